@@ -1,0 +1,50 @@
+#ifndef PEN_DESCRIPTION_H
+#define PEN_DESCRIPTION_H
+
+#include <penstock/issue.h>
+#include <penstock/registry.h>
+
+PEN_BEGIN
+
+// A pipeline file as it was read: modules, connections, settings, and the
+// place of every value in the text. Reading touches nothing but the file.
+struct pen_description;
+
+// Read a pipeline file. What is wrong with its JSON or shape is appended to
+// `issues`; then the status is PEN_E_CONFIG and *out NULL.
+// Errors: PEN_E_CONFIG; PEN_E_IO file missing or unreadable (err only);
+//         PEN_E_LIMIT larger than 64 MiB; PEN_E_NOMEM.
+// Thread: setup.
+PEN_API PEN_NODISCARD enum pen_status
+pen_description_load(const char *path, struct pen_description **out,
+                     struct pen_issues *issues, struct pen_error *err);
+// The same from memory; `name` stands for the file in messages.
+PEN_API PEN_NODISCARD enum pen_status
+pen_description_parse(const char *text, size_t length, const char *name,
+                      struct pen_description **out, struct pen_issues *issues,
+                      struct pen_error *err);
+
+// Override a property: "id.prop=value". The value is read as JSON where it is
+// JSON, else as a string. Errors: PEN_E_ARG malformed; PEN_E_CONFIG unknown
+// module. Thread: setup.
+PEN_API PEN_NODISCARD enum pen_status
+pen_description_set(struct pen_description *desc, const char *assignment,
+                    struct pen_error *err);
+
+// The settings' device ("auto" if none is given). Borrowed.
+PEN_API const char *pen_description_device(const struct pen_description *desc);
+PEN_API const char *pen_description_name(const struct pen_description *desc);
+
+PEN_API void pen_description_destroy(struct pen_description **desc);
+
+// Check everything that can be known without opening anything: issues are
+// appended. PEN_OK if there is no error among them, else PEN_E_CONFIG.
+// Thread: setup.
+PEN_API PEN_NODISCARD enum pen_status
+pen_validate(const struct pen_description *desc,
+             const struct pen_registry *registry, struct pen_issues *issues,
+             struct pen_error *err);
+
+PEN_END
+
+#endif  // PEN_DESCRIPTION_H

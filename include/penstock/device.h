@@ -1,0 +1,72 @@
+#ifndef PEN_DEVICE_H
+#define PEN_DEVICE_H
+
+#include <penstock/log.h>
+#include <penstock/status.h>
+
+PEN_BEGIN
+
+// A CUDA device, real or emulated. Opening one loads the driver library
+// (never before), retains the primary context of the device and releases it
+// again on close: Penstock creates no context of its own.
+struct pen_device;
+
+struct pen_device_params {
+    // "0", "1", ... an index; "GPU-..." a UUID; "cuda" the first device of the
+    // driver; "emulated" the emulated device. NULL means "cuda". The library
+    // never falls back from one to another.
+    const char *selector;
+    const char *driver;    // libcuda; NULL: "libcuda.so.1"
+    const char *emulator;  // library of the emulated device; NULL: the
+                           // libpenstock-emu.so beside libpenstock
+    const struct pen_log *log;  // borrowed until close; may be NULL
+};
+
+struct pen_device_info {
+    char name[128];
+    char uuid[48];         // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+    int index;
+    bool emulated;
+    int driver_version;    // 13000 for CUDA 13.0
+    int sm_major, sm_minor;
+    int multiprocessors;
+    uint64_t total_bytes;
+    uint64_t free_bytes;   // at the time of the call
+};
+
+// Open a device. `params` is borrowed until the call returns (log: until
+// close). On success *out is owned by the caller: pen_device_close(). On
+// failure *out is NULL and nothing stays retained.
+// Errors: PEN_E_NODRIVER  library missing or without a needed function, no
+//                         device, insufficient driver; the text says what is
+//                         missing and the usual repair. native: CUresult, or
+//                         0 when the library could not be opened
+//         PEN_E_ARG       selector is none of the above
+//         PEN_E_DRIVER, PEN_E_DEVMEM, PEN_E_NOMEM
+// Thread: setup. Blocks while the driver starts.
+PEN_API PEN_NODISCARD enum pen_status
+pen_device_open(const struct pen_device_params *params,
+                struct pen_device **out, struct pen_error *err);
+
+// Release the context and set *dev to NULL. NULL in *dev is allowed.
+// Thread: setup.
+PEN_API void pen_device_close(struct pen_device **dev);
+
+// Thread: any.
+PEN_API PEN_NODISCARD enum pen_status
+pen_device_get_info(struct pen_device *dev, struct pen_device_info *out,
+                    struct pen_error *err);
+
+// Describe at most `room` devices of the library that `params` names (its
+// selector only chooses between driver and emulator) without retaining any
+// context. *count is the number of devices there are. free_bytes is 0.
+// Errors: as pen_device_open.
+// Thread: setup.
+PEN_API PEN_NODISCARD enum pen_status
+pen_device_list(const struct pen_device_params *params,
+                struct pen_device_info *out, size_t room, size_t *count,
+                struct pen_error *err);
+
+PEN_END
+
+#endif  // PEN_DEVICE_H

@@ -1,0 +1,67 @@
+#ifndef PEN_FRAME_H
+#define PEN_FRAME_H
+
+#include <penstock/format.h>
+
+PEN_BEGIN
+
+// A frame: a counted reference to a buffer, with caps, layout, time stamps
+// and the points in stream time at which it is ready and last read.
+//
+// Nobody dereferences a frame. Code acquires a view that says where it wants
+// to touch the samples (on the host, or in a stream) and how (read, write);
+// a module does so with pen_acquire() of module.h.
+struct pen_frame;
+
+enum pen_access {
+    PEN_READ = 1,
+    PEN_WRITE = 2,
+};
+
+// The samples of an acquired frame. Planes as in pen_layout; width and height
+// in pixels. `address` is a device address for CUDA_DEVICE frames and the
+// host address otherwise; `host` is NULL for CUDA_DEVICE frames.
+struct pen_plane {
+    void *host;
+    uint64_t address;
+    size_t pitch;      // bytes from row to row
+    size_t row_bytes;  // bytes of a row that carry samples
+    int32_t rows;
+};
+struct pen_view {
+    enum pen_mem_type mem;
+    enum pen_format format;
+    int32_t width, height;
+    uint32_t planes;
+    struct pen_plane plane[PEN_MAX_PLANES];
+    size_t bytes;  // of the buffer; of the payload for kinds without layout
+};
+
+// Add or drop a reference. Dropping the last returns the buffer to its pool.
+// NULL is allowed in unref. Thread: any.
+PEN_API struct pen_frame *pen_frame_ref(struct pen_frame *frame);
+PEN_API void pen_frame_unref(struct pen_frame *frame);
+
+// Borrowed until the frame is gone. Thread: any.
+PEN_API const struct pen_caps *pen_frame_caps(const struct pen_frame *frame);
+PEN_API const struct pen_layout *pen_frame_layout(const struct pen_frame *frame);
+PEN_API enum pen_mem_type pen_frame_mem(const struct pen_frame *frame);
+
+// Number of the frame, counted by its source from 0. Thread: any.
+PEN_API uint64_t pen_frame_index(const struct pen_frame *frame);
+// Presentation time in nanoseconds; INT64_MIN if there is none. Thread: any.
+PEN_API int64_t pen_frame_pts(const struct pen_frame *frame);
+// Payload bytes of a frame without layout (encoded, plain). Thread: any.
+PEN_API size_t pen_frame_bytes(const struct pen_frame *frame);
+
+// For the module that fills the frame, before it leaves process().
+// set_bytes: payload of a frame without layout; more than the buffer holds is
+// PEN_E_ARG. set_pts: nanoseconds. Thread: data.
+PEN_API PEN_NODISCARD enum pen_status
+pen_frame_set_bytes(struct pen_frame *frame, size_t bytes,
+                    struct pen_error *err);
+PEN_API void pen_frame_set_pts(struct pen_frame *frame, int64_t pts);
+
+PEN_END
+
+#endif  // PEN_FRAME_H

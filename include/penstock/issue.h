@@ -1,0 +1,43 @@
+#ifndef PEN_ISSUE_H
+#define PEN_ISSUE_H
+
+#include <penstock/status.h>
+
+PEN_BEGIN
+
+// What validation and planning have to say about a pipeline file: all of it
+// in one pass, each with its place in the file. Codes are ApraPipes' where
+// they exist; docs/reference/issues.md lists them.
+enum pen_severity {
+    PEN_SEVERITY_INFO = 1,
+    PEN_SEVERITY_WARNING,
+    PEN_SEVERITY_ERROR,
+};
+
+struct pen_issue {
+    enum pen_severity severity;
+    char code[8];            // "E200"
+    int line, column;        // from 1; 0 if there is no place in the file
+    const char *pointer;     // JSON pointer, "" for the whole file
+    const char *message;     // what is wrong, one sentence
+    const char *suggestion;  // what would be right; "" if nothing is known
+};
+
+struct pen_issues;
+
+// On failure NULL (out of memory). Thread: any.
+PEN_API struct pen_issues *pen_issues_create(void);
+// NULL in *issues is allowed. Thread: setup.
+PEN_API void pen_issues_destroy(struct pen_issues **issues);
+// Count of issues of at least `severity`, in the order of the file.
+PEN_API size_t pen_issues_count(const struct pen_issues *issues,
+                                enum pen_severity severity);
+// Issue number `i` of all; NULL past the end. Borrowed until the next change.
+PEN_API const struct pen_issue *pen_issues_get(const struct pen_issues *issues,
+                                               size_t i);
+// "error", "warning", "info".
+PEN_API const char *pen_severity_name(enum pen_severity severity);
+
+PEN_END
+
+#endif  // PEN_ISSUE_H

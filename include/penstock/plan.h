@@ -1,0 +1,68 @@
+#ifndef PEN_PLAN_H
+#define PEN_PLAN_H
+
+#include <penstock/description.h>
+
+PEN_BEGIN
+
+// The planner's whole result: modules with the inserted bridges, what flows
+// on every edge and where it lives, pools, bytes, cost, loss and reasons. It
+// is what `penstock plan` prints and what the runtime executes.
+struct pen_plan;
+
+// What a plan reckons with; all times in nanoseconds, rates in bytes per
+// microsecond. pen_profile_builtin() gives "generic-cuda" and "cpu".
+struct pen_profile {
+    char name[64];
+    bool cuda;                    // a CUDA device is there
+    uint32_t h2d_rate, d2h_rate;  // pinned copies
+    uint32_t pageable_rate;       // copies from and to pageable memory
+    uint32_t device_rate;         // read + written, on the device
+    uint32_t host_rate;           // one thread's conversions
+    uint32_t launch_ns, copy_ns;  // fixed cost of a launch, of a copy
+};
+// NULL if there is no such profile.
+PEN_API const struct pen_profile *pen_profile_builtin(const char *name);
+
+struct pen_plan_params {
+    const struct pen_profile *profile;  // NULL: "generic-cuda"
+    // Budgets in bytes by memory type; 0: the file's, else the default.
+    uint64_t budget[PEN_MEM_COUNT];
+    int32_t h2d_per_frame, d2h_per_frame;  // transfers; -1 or 0 at both: none
+    bool transfers_limited;       // the two fields above are meant
+    bool probe;                   // look at the headers of input files
+    uint64_t frames;              // expected frames; 0: unknown
+};
+
+// Plan a description. Issues (of the validator too) are appended to `issues`.
+// `params` may be NULL. `desc` and `registry` are borrowed until the plan is
+// gone. Opens no driver and creates nothing; reads input files only with
+// `probe`.
+// Errors: PEN_E_CONFIG  issues hold the errors
+//         PEN_E_LIMIT   over a budget; issues say which and the largest users
+//         PEN_E_NOMEM
+// Thread: setup.
+PEN_API PEN_NODISCARD enum pen_status
+pen_plan_create(const struct pen_description *desc,
+                const struct pen_registry *registry,
+                const struct pen_plan_params *params, struct pen_plan **out,
+                struct pen_issues *issues, struct pen_error *err);
+PEN_API void pen_plan_destroy(struct pen_plan **plan);
+
+// Whether sizes are still unknown, and whether some module needs a device.
+PEN_API bool pen_plan_provisional(const struct pen_plan *plan);
+PEN_API bool pen_plan_needs_device(const struct pen_plan *plan);
+// Planned peak bytes of a memory type (of what is known).
+PEN_API uint64_t pen_plan_peak(const struct pen_plan *plan,
+                               enum pen_mem_type mem);
+
+// Texts, to be freed with pen_free(); NULL when out of memory. Thread: any.
+PEN_API char *pen_plan_text(const struct pen_plan *plan);
+PEN_API char *pen_plan_json(const struct pen_plan *plan,
+                            const struct pen_issues *issues);
+PEN_API char *pen_plan_dot(const struct pen_plan *plan);
+PEN_API char *pen_plan_svg(const struct pen_plan *plan);
+
+PEN_END
+
+#endif  // PEN_PLAN_H

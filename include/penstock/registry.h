@@ -1,0 +1,73 @@
+#ifndef PEN_REGISTRY_H
+#define PEN_REGISTRY_H
+
+#include <penstock/module.h>
+
+PEN_BEGIN
+
+// The module classes that a pipeline file may name.
+struct pen_registry;
+
+// Create a registry with the built-in classes. *out is owned by the caller.
+// Errors: PEN_E_NOMEM. Thread: setup.
+PEN_API PEN_NODISCARD enum pen_status
+pen_registry_create(struct pen_registry **out, struct pen_error *err);
+// Plans made from the registry must be gone. NULL in *registry is allowed.
+PEN_API void pen_registry_destroy(struct pen_registry **registry);
+
+// Add a class; it is borrowed until the registry is gone.
+// Errors: PEN_E_ARG  another ABI or size, a name (or alias) that is taken, or
+//                    a table that contradicts itself; the text says what
+//         PEN_E_NOMEM
+// Thread: setup.
+PEN_API PEN_NODISCARD enum pen_status
+pen_registry_add(struct pen_registry *registry,
+                 const struct pen_module_class *cls, struct pen_error *err);
+
+// The class of that name or alias, or NULL. *alias (may be NULL) receives the
+// alias that matched, or NULL. Thread: any.
+PEN_API const struct pen_module_class *
+pen_registry_find(const struct pen_registry *registry, const char *name,
+                  const struct pen_alias **alias);
+
+// The name nearest to a misspelt one, or NULL if none is near. Thread: any.
+PEN_API const char *pen_registry_nearest(const struct pen_registry *registry,
+                                         const char *name);
+
+// Write the classes that match into `out` (at most `room`), in alphabetical
+// order, and return how many match. category NONE means all; `tags` is a
+// NULL-ended list all of which must be present (NULL or empty: all).
+// Thread: any.
+PEN_API size_t pen_registry_modules(const struct pen_registry *registry,
+                                    enum pen_category category,
+                                    const char *const *tags,
+                                    const struct pen_module_class **out,
+                                    size_t room);
+PEN_API size_t pen_registry_modules_with_tag(
+    const struct pen_registry *registry, const char *tag,
+    const struct pen_module_class **out, size_t room);
+PEN_API size_t pen_registry_modules_with_tags(
+    const struct pen_registry *registry, const char *const *tags,
+    const struct pen_module_class **out, size_t room);
+
+// "source", "transform", ... and back (NONE if unknown). Thread: any.
+PEN_API const char *pen_category_name(enum pen_category category);
+PEN_API enum pen_category pen_category_from_name(const char *name);
+
+// Texts made from the tables, to be freed with pen_free(); NULL when out of
+// memory. Thread: any.
+//   describe_text/json  one class: pins, properties, tags
+//   list_json           {modules: [...]} of the given classes
+//   schema_json         JSON Schema of pipeline files for this registry
+PEN_API char *pen_describe_text(const struct pen_module_class *cls);
+PEN_API char *pen_describe_json(const struct pen_module_class *cls);
+PEN_API char *pen_registry_list_json(const struct pen_module_class *const *list,
+                                     size_t count);
+PEN_API char *pen_registry_schema_json(const struct pen_registry *registry);
+
+// Free a text that a function of the library returned; NULL is allowed.
+PEN_API void pen_free(void *text);
+
+PEN_END
+
+#endif  // PEN_REGISTRY_H

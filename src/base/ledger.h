@@ -1,0 +1,67 @@
+#ifndef STK_LEDGER_H
+#define STK_LEDGER_H
+
+// The account of everything that must be given back: memory of each type,
+// driver objects, descriptors. It lives in base because the GPU layer, which
+// lies below mem, has to report to it (docs/adr/0004-ledger-in-base.md).
+
+#include <penstock/format.h>
+
+// Memory first, with the values of pen_mem_type; then counted objects.
+enum stk_res {
+    STK_RES_HOST = PEN_MEM_HOST,
+    STK_RES_HOST_PINNED = PEN_MEM_HOST_PINNED,
+    STK_RES_CUDA_DEVICE = PEN_MEM_CUDA_DEVICE,
+    STK_RES_DMABUF = PEN_MEM_DMABUF,
+    STK_RES_CONTEXT,  // a retain of a primary context
+    STK_RES_STREAM,
+    STK_RES_EVENT,
+    STK_RES_KERNELS,  // a loaded image
+    STK_RES_FRAME,
+    STK_RES_FILE,
+    STK_RES_THREAD,
+    STK_RES_COUNT
+};
+const char *stk_res_name(enum stk_res res);
+
+struct stk_ledger;
+
+// `sites`: keep owner and site of each live entry, for the leak report.
+// NULL when out of memory. A NULL ledger is accepted by all functions below.
+struct stk_ledger *stk_ledger_create(bool sites);
+void stk_ledger_destroy(struct stk_ledger **ledger);
+
+// Enter something; `key` identifies it among live entries of that kind (the
+// address or handle). `owner` ("module.pin", "pipeline") is copied, `site`
+// (PEN_HERE) is static. Thread: any.
+void stk_ledger_add(struct stk_ledger *ledger, enum stk_res res, uint64_t key,
+                    uint64_t bytes, const char *owner, const char *site);
+// Strike it out. Thread: any.
+void stk_ledger_remove(struct stk_ledger *ledger, enum stk_res res,
+                       uint64_t key, uint64_t bytes);
+
+struct stk_ledger_totals {
+    uint64_t live, live_bytes;    // now
+    uint64_t peak_bytes;          // high-water mark of live_bytes
+    uint64_t added, removed;      // since the beginning
+    uint64_t steady;              // added while steady
+};
+void stk_ledger_totals(struct stk_ledger *ledger, enum stk_res res,
+                       struct stk_ledger_totals *out);
+
+// While steady, additions of memory count as steady-state allocations.
+void stk_ledger_set_steady(struct stk_ledger *ledger, bool steady);
+
+// Live entries, one call each; without sites owner and site are "" and
+// entries are summed by kind. Thread: any; the callback must not call back.
+struct stk_ledger_entry {
+    enum stk_res res;
+    const char *owner, *site;
+    uint64_t bytes, count;
+};
+void stk_ledger_each(struct stk_ledger *ledger,
+                     void (*each)(void *cookie,
+                                  const struct stk_ledger_entry *entry),
+                     void *cookie);
+
+#endif  // STK_LEDGER_H

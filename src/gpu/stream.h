@@ -1,0 +1,83 @@
+#ifndef STK_STREAM_H
+#define STK_STREAM_H
+
+// A stream with numbered points. A point is reached when all work queued
+// before its record is done. Number and event record happen under one lock
+// per stream; events are kept in a ring of STK_RUN_AHEAD and reused only when
+// reached.
+
+#include "device.h"
+
+enum { STK_RUN_AHEAD = 64 };
+
+struct stk_stream;
+
+// A moment in stream time; {NULL, 0} is always reached.
+struct stk_point {
+    struct stk_stream *stream;
+    uint64_t seq;
+};
+
+// A non-blocking stream. Thread: setup.
+PEN_NODISCARD enum pen_status stk_stream_create(struct pen_device *dev,
+                                                const char *owner,
+                                                struct stk_stream **out,
+                                                struct pen_error *err);
+// Waits for the stream's work, then destroys it. NULL in *stream is allowed.
+void stk_stream_destroy(struct stk_stream **stream);
+struct pen_device *stk_stream_device(const struct stk_stream *stream);
+uintptr_t stk_stream_handle(const struct stk_stream *stream);  // CUstream
+
+// Record a point after everything queued so far. PEN_AGAIN if STK_RUN_AHEAD
+// points are not reached yet: *out is then the oldest of them, wait for it.
+// Needs the context current. Thread: data.
+PEN_NODISCARD enum pen_status stk_stream_record(struct stk_stream *stream,
+                                                struct stk_point *out,
+                                                struct pen_error *err);
+// True if fewer than STK_RUN_AHEAD - `slack` points are outstanding; otherwise
+// *oldest is the point to wait for before more work is queued.
+bool stk_stream_has_room(struct stk_stream *stream, unsigned slack,
+                         struct stk_point *oldest);
+
+// Whether a point is reached. Asks the driver at most once per call; enters
+// its own scope. An error of the driver counts as reached and marks the
+// device lost. Thread: any.
+bool stk_point_reached(struct stk_point point);
+
+// Queue a wait: later work of `stream` runs after `point`. Nothing is queued
+// if it is reached or of the same stream. Thread: data.
+PEN_NODISCARD enum pen_status stk_stream_wait(struct stk_stream *stream,
+                                              struct stk_point point,
+                                              struct pen_error *err);
+
+// Call `done` when `point` is reached (at once, on this thread, if it is).
+// One reaper thread per stream waits on the device for the points somebody
+// asked for. `done` is called with no lock held. Thread: any.
+PEN_NODISCARD enum pen_status stk_point_when(struct stk_point point,
+                                             void (*done)(void *cookie),
+                                             void *cookie,
+                                             struct pen_error *err);
+
+// Block until reached: for setup and teardown only.
+PEN_NODISCARD enum pen_status stk_point_wait(struct stk_point point,
+                                             struct pen_error *err);
+
+// Work. All need the context current; addresses are device or host addresses
+// as `kind` says. Thread: data.
+enum stk_copy_kind { STK_COPY_H2D = 1, STK_COPY_D2H, STK_COPY_D2D };
+PEN_NODISCARD enum pen_status
+stk_stream_copy(struct stk_stream *stream, enum stk_copy_kind kind,
+                uint64_t dst, uint64_t src, size_t bytes,
+                struct pen_error *err);
+PEN_NODISCARD enum pen_status
+stk_stream_copy_2d(struct stk_stream *stream, enum stk_copy_kind kind,
+                   uint64_t dst, size_t dst_pitch, uint64_t src,
+                   size_t src_pitch, size_t row_bytes, size_t rows,
+                   struct pen_error *err);
+PEN_NODISCARD enum pen_status
+stk_stream_launch(struct stk_stream *stream, struct stk_kernels *kernels,
+                  uint32_t entry, const struct pen_grid *grid,
+                  const void *args, size_t args_size, struct pen_error *err);
+uint64_t stk_stream_launches(const struct stk_stream *stream);
+
+#endif  // STK_STREAM_H

@@ -1,0 +1,91 @@
+#ifndef STK_PLAN_H
+#define STK_PLAN_H
+
+// The plan as data: what the planner makes, the printers print and the
+// runtime executes. Node, edge and output arrays are immutable once the plan
+// is made; strings live in its arena.
+
+#include <penstock/plan.h>
+
+#include "../base/str.h"
+
+enum stk_policy { STK_BLOCK = 0, STK_DROP_NEWEST, STK_DROP_OLDEST };
+enum stk_on_error { STK_ON_ERROR_STOP = 0, STK_ON_ERROR_DROP, STK_ON_ERROR_RETRY };
+
+// Properties that every module has (src/graph/props.c has their table).
+struct stk_base_params {
+    int32_t queue;        // depth of the edges into the module; 0: settings
+    const char *on_error;  // "stop", "drop", "retry:n"
+    enum stk_on_error policy;   // parsed from on_error
+    int32_t retries;
+};
+
+// One output pin of a node: what leaves it and the pool behind it.
+struct stk_plan_output {
+    struct pen_caps caps;      // largest known; zero fields are unknown
+    enum pen_mem_type mem;     // of the pool
+    enum pen_mem_type upgraded_from;  // NONE, or HOST when made HOST_PINNED
+    uint32_t blocks;           // of the pool; 0: forwarded frames or unused
+    size_t block_bytes;        // 0: unknown until the first frame
+};
+
+struct stk_plan_node {
+    const char *id;
+    const struct pen_module_class *cls;
+    const char *type;          // as written in the file (may be an alias)
+    const void *params;        // cls->params_size bytes
+    struct stk_base_params base;
+    bool inserted;
+    const char *reason;        // of an inserted node: why
+    const char *serves;        // "decoder.output -> blur.input, ..."
+    const char *loss;          // what its conversion loses; "" if nothing
+    int64_t cost_ns;           // per frame, 0 if unknown
+    const char *pointer;       // JSON pointer of the module; "" if inserted
+    uint32_t inputs, outputs;  // pins of the class
+    int32_t in_edge[PEN_MAX_PINS];   // edge number by input pin; -1: none
+    struct stk_plan_output output[PEN_MAX_PINS];
+};
+
+struct stk_plan_edge {
+    uint32_t from, from_pin;   // node number, output pin
+    uint32_t to, to_pin;
+    uint32_t depth;            // frames
+    enum stk_policy policy;
+    enum pen_mem_type mem;     // of the frames that flow
+    struct pen_caps caps;
+    uint32_t formats;          // mask of formats that may flow
+};
+
+struct pen_plan {
+    struct stk_arena arena;
+    const struct pen_description *desc;
+    const struct pen_registry *registry;
+    struct pen_plan_params params;   // as asked, with defaults filled in
+    struct pen_profile profile;
+    struct stk_plan_node *nodes;     // in topological order
+    uint32_t node_count;
+    struct stk_plan_edge *edges;
+    uint32_t edge_count;
+    bool provisional, needs_device, optimal;
+    uint64_t peak[PEN_MEM_COUNT];    // planned bytes
+    uint64_t budget[PEN_MEM_COUNT];
+    uint32_t h2d_per_frame, d2h_per_frame;
+    uint64_t h2d_bytes_per_frame, d2h_bytes_per_frame;
+    int64_t cost_ns;                 // per frame
+    uint64_t frames;                 // expected; 0: unknown
+    const char **paths;              // files and patterns that are touched
+    uint32_t path_count;
+};
+
+// Complete or enlarge a plan: output `pin` of node `node` now gives `caps`.
+// Sizes downstream, pools and peaks are computed again by the planner's own
+// functions and checked against the budgets; topology stays. On failure the
+// plan is unchanged.
+// Errors: PEN_E_LIMIT naming the budget and the largest users; PEN_E_CONFIG
+// when a consumer cannot take it. Thread: one at a time (the runtime locks).
+PEN_NODISCARD enum pen_status stk_plan_settle(struct pen_plan *plan,
+                                              uint32_t node, uint32_t pin,
+                                              const struct pen_caps *caps,
+                                              struct pen_error *err);
+
+#endif  // STK_PLAN_H

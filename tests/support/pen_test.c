@@ -1,0 +1,157 @@
+#include "pen_test.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int detect_leaks = 1;
+static char folders[64][128];
+static unsigned folder_count;
+
+static const char *env_or(const char *name, const char *fallback)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : fallback;
+}
+
+const char *pen_test_device(void)
+{
+    return env_or("PENSTOCK_TEST_DEVICE", "emulated");
+}
+
+int pen_test_on_gpu(void)
+{
+    return strcmp(pen_test_device(), "emulated") != 0;
+}
+
+const char *pen_test_emulator(void)
+{
+    return env_or("PENSTOCK_TEST_EMULATOR", "libpenstock-emu.so");
+}
+
+const char *pen_test_build(void)
+{
+    return env_or("PENSTOCK_TEST_BUILD", ".");
+}
+
+const char *pen_test_source(void)
+{
+    return env_or("PENSTOCK_TEST_SOURCE", ".");
+}
+
+const char *pen_test_data(const char *name)
+{
+    static char paths[4][1024];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+
+    const char *folder = getenv("PENSTOCK_TEST_DATA");
+    if (folder && *folder)
+        snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
+    else
+        snprintf(path, sizeof(paths[0]), "%s/../shared/data/%s",
+                 pen_test_source(), name);
+    if (access(path, R_OK) != 0)
+        PEN_SKIP("test data %s is not here", name);
+    return path;
+}
+
+const char *pen_test_folder(void)
+{
+    assert_true(folder_count < sizeof(folders) / sizeof(folders[0]));
+    char *path = folders[folder_count];
+    snprintf(path, sizeof(folders[0]), "%s/penstock-test-XXXXXX",
+             env_or("TMPDIR", "/tmp"));
+    assert_non_null(mkdtemp(path));
+    folder_count++;
+    return path;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type,
+                        struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static void remove_folders(void)
+{
+    while (folder_count)
+        nftw(folders[--folder_count], remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+unsigned pen_test_seeds(unsigned quick, unsigned full)
+{
+    return strcmp(env_or("PENSTOCK_TEST_LONG", "0"), "1") == 0 ? full : quick;
+}
+
+uint32_t pen_test_random(uint64_t *seed)
+{
+    uint64_t x = *seed ? *seed : 0x9e3779b97f4a7c15u;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    *seed = x;
+    return (uint32_t)(x >> 32);
+}
+
+void *pen_test_read_file(const char *path, size_t *bytes)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        fail_msg("%s: %s", path, strerror(errno));
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    const long length = ftell(f);
+    assert_true(length >= 0);
+    rewind(f);
+    char *data = malloc((size_t)length + 1);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, (size_t)length, f), length);
+    data[length] = 0;
+    fclose(f);
+    if (bytes)
+        *bytes = (size_t)length;
+    return data;
+}
+
+void pen_test_write_file(const char *path, const void *data, size_t bytes)
+{
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        fail_msg("%s: %s", path, strerror(errno));
+    assert_int_equal(fwrite(data, 1, bytes, f), bytes);
+    assert_int_equal(fclose(f), 0);
+}
+
+int pen_test_detect_leaks(void)
+{
+    return detect_leaks;
+}
+
+int pen_test_run(int argc, char **argv, const struct CMUnitTest *tests,
+                 size_t count)
+{
+    const char *name = strrchr(argv[0], '/');
+    name = name ? name + 1 : argv[0];
+
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        if (strncmp(arg, "--detect-memory-leaks=", 22) == 0 ||
+            strncmp(arg, "--detect_memory_leaks=", 22) == 0) {
+            detect_leaks = atoi(arg + 22);
+        } else if (strncmp(arg, "--only=", 7) == 0) {
+            cmocka_set_test_filter(arg + 7);
+        } else {
+            fprintf(stderr,
+                    "usage: %s [--only=GLOB] [--detect-memory-leaks=0|1]\n",
+                    name);
+            return 3;
+        }
+    }
+    atexit(remove_folders);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return _cmocka_run_group_tests(name, tests, count, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,6 @@
+#include <penstock/penstock.h>
+
+int main(void)
+{
+    return 0;
+}
