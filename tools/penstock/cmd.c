@@ -1,0 +1,231 @@
+#include "cmd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+void cmd_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    argp_err_exit_status = EXIT_USAGE;
+    if (argp_parse(argp, argc, argv, 0, NULL, input) != 0)
+        exit(EXIT_USAGE);
+}
+
+int cmd_print(char *text)
+{
+    if (!text) {
+        fputs("penstock: out of memory\n", stderr);
+        return EXIT_RUN;
+    }
+    fputs(text, stdout);
+    const size_t length = strlen(text);
+    if (length && text[length - 1] != '\n')
+        putchar('\n');
+    pen_free(text);
+    return EXIT_OK;
+}
+
+int cmd_finish(int code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    if (errno == EPIPE || errno == 0)
+        return code;
+    fprintf(stderr, "penstock: standard output: %s\n", strerror(errno));
+    return code == EXIT_OK ? EXIT_RUN : code;
+}
+
+void cmd_print_issues(const char *file, const struct pen_issues *issues)
+{
+    const struct pen_issue *issue;
+    for (size_t i = 0; (issue = pen_issues_get(issues, i)); i++) {
+        printf("%s %s %s", pen_severity_name(issue->severity), issue->code,
+               file);
+        if (issue->line)
+            printf(":%d:%d", issue->line, issue->column);
+        printf(" %s: %s\n", *issue->pointer ? issue->pointer : "/",
+               issue->message);
+        if (*issue->suggestion)
+            printf("    %s\n", issue->suggestion);
+    }
+}
+
+void cmd_print_error(const struct pen_error *err)
+{
+    if (err->where[0])
+        fprintf(stderr, "penstock: %s: %s\n", err->where, err->text);
+    else
+        fprintf(stderr, "penstock: %s\n",
+                err->text[0] ? err->text : pen_status_text(err->status));
+}
+
+int cmd_print_issues_json(bool ok, const struct pen_issues *issues,
+                          const struct pen_error *err)
+{
+    json_t *list = json_array();
+    const struct pen_issue *issue;
+    for (size_t i = 0; issues && (issue = pen_issues_get(issues, i)); i++) {
+        json_array_append_new(
+            list,
+            json_pack(
+                "{s:s, s:s, s:o, s:o, s:s, s:s, s:s}", "severity",
+                pen_severity_name(issue->severity), "code", issue->code, "line",
+                issue->line ? json_integer(issue->line) : json_null(), "column",
+                issue->line ? json_integer(issue->column) : json_null(),
+                "pointer", issue->pointer, "message", issue->message,
+                "suggestion", issue->suggestion));
+    }
+    if (!ok && err && err->status < 0 &&
+        (!issues || !pen_issues_count(issues, PEN_SEVERITY_ERROR))) {
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:n, s:n, s:s, s:s, s:s}", "severity",
+                            "error", "code", pen_status_name(err->status),
+                            "line", "column", "pointer", err->where, "message",
+                            err->text, "suggestion", ""));
+    }
+    json_t *root = json_pack("{s:b, s:o}", "ok", (int)ok, "issues", list);
+    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    if (!text) {
+        fputs("penstock: out of memory\n", stderr);
+        return EXIT_RUN;
+    }
+    puts(text);
+    free(text);
+    return EXIT_OK;
+}
+
+void cmd_sets_add(struct cmd_sets *sets, const char *text,
+                  struct argp_state *state)
+{
+    if (sets->count == sizeof(sets->list) / sizeof(sets->list[0]))
+        argp_error(state, "too many --set");
+    sets->list[sets->count++] = text;
+}
+
+int cmd_job_open(struct cmd_job *job, const char *file,
+                 const struct cmd_sets *sets, bool json)
+{
+    *job = (struct cmd_job){ 0 };
+    enum pen_status st = pen_registry_create(&job->registry, &job->err);
+    if (st == PEN_OK) {
+        job->issues = pen_issues_create();
+        if (!job->issues)
+            st = pen_error_set(&job->err, PEN_E_NOMEM, 0, "", "out of memory");
+    }
+    if (st == PEN_OK)
+        st = pen_description_load(file, &job->desc, job->issues, &job->err);
+    for (size_t i = 0; st == PEN_OK && i < sets->count; i++)
+        st = pen_description_set(job->desc, sets->list[i], &job->err);
+    return st == PEN_OK ? EXIT_OK : cmd_job_failed(job, file, json, st);
+}
+
+int cmd_job_failed(const struct cmd_job *job, const char *file, bool json,
+                   enum pen_status status)
+{
+    if (json) {
+        cmd_print_issues_json(false, job->issues, &job->err);
+    } else {
+        if (job->issues)
+            cmd_print_issues(file, job->issues);
+        if (!job->issues || !pen_issues_count(job->issues, PEN_SEVERITY_ERROR))
+            cmd_print_error(&job->err);
+    }
+    switch (status) {
+    case PEN_E_CONFIG:
+    case PEN_E_LIMIT:
+    case PEN_E_ARG:
+    case PEN_E_IO:
+        return EXIT_INVALID;
+    default:
+        return EXIT_RUN;
+    }
+}
+
+void cmd_job_close(struct cmd_job *job)
+{
+    pen_description_destroy(&job->desc);
+    pen_issues_destroy(&job->issues);
+    pen_registry_destroy(&job->registry);
+}
+
+static bool parse_size(const char *text, uint64_t *out)
+{
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {
+        { "", 1.0 },
+        { "B", 1.0 },
+        { "KiB", 1024.0 },
+        { "MiB", 1048576.0 },
+        { "GiB", 1073741824.0 },
+        { "TiB", 1099511627776.0 },
+    };
+    if (*text < '0' || *text > '9')
+        return false;
+    char *end;
+    const double value = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        if (strcmp(end, units[i].name) != 0)
+            continue;
+        const double bytes = value * units[i].factor;
+        if (!(bytes >= 1.0 && bytes < 9.0e18))
+            return false;
+        *out = (uint64_t)bytes;
+        return true;
+    }
+    return false;
+}
+
+static bool parse_count(const char *text, int32_t *out)
+{
+    char *end;
+    const long value = strtol(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || value > 1000000)
+        return false;
+    *out = (int32_t)value;
+    return true;
+}
+
+bool cmd_budget(const char *text, struct pen_plan_params *plan)
+{
+    static const struct {
+        const char *key;
+        enum pen_mem_type mem;
+    } keys[] = {
+        { "host=", PEN_MEM_HOST },
+        { "host_pinned=", PEN_MEM_HOST_PINNED },
+        { "cuda_device=", PEN_MEM_CUDA_DEVICE },
+        { "dmabuf=", PEN_MEM_DMABUF },
+    };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const size_t length = strlen(keys[i].key);
+        if (strncmp(text, keys[i].key, length) == 0)
+            return parse_size(text + length, &plan->budget[keys[i].mem]);
+    }
+
+    int32_t *limit = NULL;
+    if (strncmp(text, "h2d_per_frame=", 14) == 0)
+        limit = &plan->h2d_per_frame;
+    else if (strncmp(text, "d2h_per_frame=", 14) == 0)
+        limit = &plan->d2h_per_frame;
+    else
+        return false;
+    if (!plan->transfers_limited) {
+        plan->transfers_limited = true;
+        plan->h2d_per_frame = plan->d2h_per_frame = -1;
+    }
+    return parse_count(text + 14, limit);
+}
+
+void cmd_device_params(struct pen_device_params *params)
+{
+    params->emulator = getenv("PENSTOCK_EMULATOR");
+    params->driver = getenv("PENSTOCK_DRIVER");
+}

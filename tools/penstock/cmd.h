@@ -1,0 +1,81 @@
+#ifndef CMD_H
+#define CMD_H
+
+// What the verbs of the command share. The command uses Penstock's public
+// headers only.
+
+#include <argp.h>
+#include <stdio.h>
+
+#include <penstock/penstock.h>
+
+enum exit_code {
+    EXIT_OK = 0,
+    EXIT_INVALID = 1,  // pipeline invalid, or something not found
+    EXIT_RUN = 2,      // failed at run time; a leak counts
+    EXIT_USAGE = 3,
+};
+
+// One verb. argv[0] is "penstock VERB" for argp's messages.
+struct cmd {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+};
+extern const struct cmd cmd_run, cmd_validate, cmd_plan, cmd_list_modules,
+    cmd_describe, cmd_devices, cmd_schema;
+
+// Parse a verb's arguments; exits with EXIT_USAGE on a wrong one.
+void cmd_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+// --- output -----------------------------------------------------------------
+
+// Print a text of the library and free it; NULL is reported as out of memory.
+int cmd_print(char *text);
+// Flush stdout and turn a failed write into an exit code: a closed pipe ends
+// the text quietly and is no failure, a full disk is one.
+int cmd_finish(int code);
+
+// Issues as lines on stdout.
+void cmd_print_issues(const char *file, const struct pen_issues *issues);
+// One error on stderr: "penstock: where: text".
+void cmd_print_error(const struct pen_error *err);
+// {"ok": false, "issues": [...]} with `err` as an issue of its own where the
+// list does not hold an error; ok is given.
+int cmd_print_issues_json(bool ok, const struct pen_issues *issues,
+                          const struct pen_error *err);
+
+// --- shared steps -----------------------------------------------------------
+
+// The --set options of a command line.
+struct cmd_sets {
+    const char *list[64];
+    size_t count;
+};
+void cmd_sets_add(struct cmd_sets *sets, const char *text,
+                  struct argp_state *state);
+
+struct cmd_job {
+    struct pen_registry *registry;
+    struct pen_issues *issues;
+    struct pen_description *desc;
+    struct pen_error err;
+};
+// Registry, issues, the file, and what --set changes in it. EXIT_OK or the
+// exit code of the failure, which has been printed (as JSON if `json`).
+// Close the job in any case.
+int cmd_job_open(struct cmd_job *job, const char *file,
+                 const struct cmd_sets *sets, bool json);
+// Print why a step of the job failed: its issues, and the error where no issue
+// tells it. Returns the exit code that belongs to `status`.
+int cmd_job_failed(const struct cmd_job *job, const char *file, bool json,
+                   enum pen_status status);
+void cmd_job_close(struct cmd_job *job);
+
+// "KEY=SIZE" of --budget into plan parameters. False if malformed.
+bool cmd_budget(const char *text, struct pen_plan_params *plan);
+
+// Device parameters as the environment of tests and build trees gives them.
+void cmd_device_params(struct pen_device_params *params);
+
+#endif  // CMD_H

@@ -1,0 +1,95 @@
+// list-modules: the classes of the registry, by category and tags.
+
+#include "cmd.h"
+
+enum { MAX_TAGS = 16, MAX_MODULES = 1024 };
+
+struct options {
+    enum pen_category category;
+    const char *tags[MAX_TAGS + 1];
+    size_t tag_count;
+    bool json;
+};
+
+enum { OPT_JSON = 256, OPT_CATEGORY, OPT_TAG };
+
+static const struct argp_option options[] = {
+    { "category", OPT_CATEGORY, "C", 0,
+      "source, transform, sink, analytics, controller or utility", 0 },
+    { "tag", OPT_TAG, "T", 0,
+      "Only modules with this tag; all must match if given again", 0 },
+    { "json", OPT_JSON, NULL, 0, "Print JSON", 0 },
+    { 0 },
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case OPT_JSON:
+        o->json = true;
+        return 0;
+    case OPT_CATEGORY:
+        o->category = pen_category_from_name(arg);
+        if (o->category == PEN_CATEGORY_NONE)
+            argp_error(state,
+                       "--category %s: expected source, transform, sink, "
+                       "analytics, controller or utility",
+                       arg);
+        return 0;
+    case OPT_TAG:
+        if (o->tag_count == MAX_TAGS)
+            argp_error(state, "more than %d --tag", MAX_TAGS);
+        o->tags[o->tag_count++] = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected argument %s", arg);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int run(int argc, char **argv)
+{
+    struct options o = { 0 };
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "List the modules that a pipeline file may name.",
+    };
+    cmd_parse(&argp, argc, argv, &o);
+
+    struct pen_error err = { 0 };
+    struct pen_registry *registry = NULL;
+    if (pen_registry_create(&registry, &err) != PEN_OK) {
+        cmd_print_error(&err);
+        return EXIT_RUN;
+    }
+    static const struct pen_module_class *found[MAX_MODULES];
+    size_t count =
+        pen_registry_modules(registry, o.category, o.tags, found, MAX_MODULES);
+    if (count > MAX_MODULES)
+        count = MAX_MODULES;
+
+    int code = EXIT_OK;
+    if (o.json) {
+        code = cmd_print(pen_registry_list_json(found, count));
+    } else {
+        for (size_t i = 0; i < count; i++)
+            printf("%-24s %-10s %s\n", found[i]->name,
+                   pen_category_name(found[i]->category), found[i]->summary);
+    }
+    pen_registry_destroy(&registry);
+    if (code == EXIT_OK && !count) {
+        fputs("penstock: no module matches\n", stderr);
+        return EXIT_INVALID;
+    }
+    return code;
+}
+
+const struct cmd cmd_list_modules = {
+    .name = "list-modules",
+    .summary = "List modules, by category and tags",
+    .run = run,
+};

@@ -1,0 +1,137 @@
+// plan FILE: the whole plan, without running it.
+
+#include <errno.h>
+#include <string.h>
+
+#include "cmd.h"
+
+struct options {
+    const char *file;
+    bool json;
+    const char *svg, *dot;
+    struct pen_plan_params plan;
+    struct cmd_sets sets;
+};
+
+enum { OPT_JSON = 256, OPT_SET, OPT_PROBE, OPT_BUDGET, OPT_SVG, OPT_DOT };
+
+static const struct argp_option options[] = {
+    { "json", OPT_JSON, NULL, 0, "Print the plan as JSON", 0 },
+    { "set", OPT_SET, "ID.PROP=VALUE", 0, "Override a property", 0 },
+    { "probe", OPT_PROBE, NULL, 0, "Read the headers of input files", 0 },
+    { "budget", OPT_BUDGET, "KEY=SIZE", 0,
+      "Limit host, host_pinned, cuda_device (512MiB), h2d_per_frame or "
+      "d2h_per_frame (1)",
+      0 },
+    { "svg", OPT_SVG, "OUT", 0, "Draw the plan as SVG", 0 },
+    { "dot", OPT_DOT, "OUT", 0, "Write the plan as Graphviz text", 0 },
+    { 0 },
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case OPT_JSON:
+        o->json = true;
+        return 0;
+    case OPT_SET:
+        cmd_sets_add(&o->sets, arg, state);
+        return 0;
+    case OPT_PROBE:
+        o->plan.probe = true;
+        return 0;
+    case OPT_BUDGET:
+        if (!cmd_budget(arg, &o->plan))
+            argp_error(state,
+                       "--budget %s: expected KEY=SIZE, for example "
+                       "cuda_device=512MiB or h2d_per_frame=1",
+                       arg);
+        return 0;
+    case OPT_SVG:
+        o->svg = arg;
+        return 0;
+    case OPT_DOT:
+        o->dot = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (o->file)
+            argp_error(state, "one FILE only");
+        o->file = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "FILE is missing");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// Write a drawing; takes `text`.
+static int write_file(const char *path, char *text)
+{
+    if (!text) {
+        fputs("penstock: out of memory\n", stderr);
+        return EXIT_RUN;
+    }
+    FILE *f = fopen(path, "w");
+    bool ok = f && fputs(text, f) >= 0;
+    if (f && fclose(f) != 0)
+        ok = false;
+    if (!ok)
+        fprintf(stderr, "penstock: %s: %s\n", path, strerror(errno));
+    pen_free(text);
+    return ok ? EXIT_OK : EXIT_RUN;
+}
+
+static int show(const struct options *o, const struct cmd_job *job,
+                const struct pen_plan *plan)
+{
+    int code = EXIT_OK;
+    if (o->json) {
+        code = cmd_print(pen_plan_json(plan, job->issues));
+    } else {
+        cmd_print_issues(o->file, job->issues);
+        code = cmd_print(pen_plan_text(plan));
+    }
+    if (code == EXIT_OK && o->svg)
+        code = write_file(o->svg, pen_plan_svg(plan));
+    if (code == EXIT_OK && o->dot)
+        code = write_file(o->dot, pen_plan_dot(plan));
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct options o = { 0 };
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "FILE",
+        .doc = "Print what would run: modules, inserted bridges and why, what "
+               "flows where, memory, cost. Opens no driver, creates nothing.",
+    };
+    cmd_parse(&argp, argc, argv, &o);
+
+    struct cmd_job job;
+    int code = cmd_job_open(&job, o.file, &o.sets, o.json);
+    if (code == EXIT_OK) {
+        struct pen_plan *plan = NULL;
+        const enum pen_status st = pen_plan_create(
+            job.desc, job.registry, &o.plan, &plan, job.issues, &job.err);
+        if (st == PEN_OK) {
+            code = show(&o, &job, plan);
+        } else {
+            code = cmd_job_failed(&job, o.file, o.json, st);
+        }
+        pen_plan_destroy(&plan);
+    }
+    cmd_job_close(&job);
+    return code;
+}
+
+const struct cmd cmd_plan = {
+    .name = "plan",
+    .summary = "Print what would run, with inserted bridges and memory",
+    .run = run,
+};

@@ -1,0 +1,43 @@
+// schema: JSON Schema of pipeline files, made from the modules' tables.
+
+#include "cmd.h"
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    (void)arg;
+    if (key == 'j')
+        return 0;
+    if (key == ARGP_KEY_ARG)
+        argp_error(state, "unexpected argument %s", arg);
+    return key == ARGP_KEY_ARG ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+static int run(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        { "json", 'j', NULL, 0, "Accepted for symmetry: it is always JSON", 0 },
+        { 0 },
+    };
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "Print the JSON Schema of pipeline files.",
+    };
+    cmd_parse(&argp, argc, argv, NULL);
+
+    struct pen_error err = { 0 };
+    struct pen_registry *registry = NULL;
+    if (pen_registry_create(&registry, &err) != PEN_OK) {
+        cmd_print_error(&err);
+        return EXIT_RUN;
+    }
+    const int code = cmd_print(pen_registry_schema_json(registry));
+    pen_registry_destroy(&registry);
+    return code;
+}
+
+const struct cmd cmd_schema = {
+    .name = "schema",
+    .summary = "Print the JSON Schema of pipeline files",
+    .run = run,
+};
