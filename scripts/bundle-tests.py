@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""bundle-tests.py BUILD TARGET < introspection: copy the compiled tests.
+
+Writes TARGET/run, which runs them all on another machine with the libraries
+of the bundle, and prints the count. Test data is taken from
+PENSTOCK_TEST_DATA; the device from PENSTOCK_TEST_DEVICE.
+"""
+
+import json
+import os
+import shutil
+import sys
+
+RUN = '''#!/bin/sh
+# Run the tests of this bundle. PENSTOCK_TEST_DEVICE (0, UUID, emulated) and
+# PENSTOCK_TEST_DATA are passed on; arguments are globs of program names.
+here=$(cd "$(dirname "$0")" && pwd)
+export LD_LIBRARY_PATH="$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export PENSTOCK_TEST_EMULATOR="$here/../lib/libpenstock-emu.so"
+export PENSTOCK_TEST_SOURCE="$here" PENSTOCK_TEST_BUILD="$here"
+log=$(mktemp)
+[ $# -gt 0 ] || set -- '*'
+for pattern; do
+    for test in "$here"/test_$pattern; do
+        [ -x "$test" ] || continue
+        echo "# $(basename "$test")" | tee -a "$log"
+        ${PENSTOCK_TEST_WRAPPER:-} timeout 300 "$test" >"$log.one" 2>&1
+        code=$?
+        cat "$log.one" | tee -a "$log"
+        if [ $code -ne 0 ] && ! grep -q '^not ok' "$log.one"; then
+            echo "not ok 0 - $(basename "$test") ended with $code" |
+                tee -a "$log"
+        fi
+    done
+done
+skipped=$(grep -ciE '^(not )?ok .*# *skip' "$log")
+failed=$(grep -iE '^not ok' "$log" | grep -civE '# *skip')
+passed=$(grep -iE '^ok' "$log" | grep -civE '# *skip')
+rm -f "$log" "$log.one"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
+'''
+
+
+def main():
+    build, target = sys.argv[1:]
+    for test in json.load(sys.stdin):
+        program = test["cmd"][0]
+        if os.path.dirname(os.path.relpath(program, build)).startswith("tests") \
+                and os.path.basename(program).startswith("test_"):
+            shutil.copy2(program, target)
+    path = os.path.join(target, "run")
+    with open(path, "w") as f:
+        f.write(RUN)
+    os.chmod(path, 0o755)
+
+
+if __name__ == "__main__":
+    main()
