@@ -16,7 +16,8 @@
 
 #include <cmocka.h>
 
-#define PEN_TEST(name) static void name(void **test_state)
+#define PEN_TEST(name)                                                         \
+    static void name(__attribute__((unused)) void **test_state)
 #define PEN_CASE(name) { #name, name, NULL, NULL, NULL }
 
 // Print a reason and skip the running test.
