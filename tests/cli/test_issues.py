@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Bad pipeline files: each mistake has its place, pointer and remedy."""
+
+import json
+import os
+
+from tap import case, equal, main, penstock, true
+
+GOOD = '''{
+  "modules": {
+    "source": {
+      "type": "TestSignalGenerator",
+      "props": { "width": 64, "height": 48, "maxFrames": 3 }
+    },
+    "sink": { "type": "StatSink" }
+  },
+  "connections": [ { "from": "source", "to": "sink" } ]
+}
+'''
+
+
+def write(folder, text, name="p.json"):
+    path = os.path.join(folder, name)
+    with open(path, "wb") as f:
+        f.write(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def check(folder, text, code, line, column, pointer, *words, exit_code=1):
+    """`validate` reports exactly this error; JSON and text agree."""
+    path = write(folder, text)
+    result = penstock("validate", "--json", path)
+    equal(result.returncode, exit_code, "exit code\n" + result.stdout)
+    report = json.loads(result.stdout)
+    equal(report["ok"], False, "ok")
+    errors = [i for i in report["issues"] if i["severity"] == "error"]
+    found = [i for i in errors if i["code"] == code]
+    true(found, f"no {code} among {errors}")
+    issue = found[0]
+    equal((issue["line"], issue["column"]), (line, column), str(issue))
+    equal(issue["pointer"], pointer, str(issue))
+    for word in words:
+        true(word in issue["message"] + " " + issue["suggestion"],
+             f"{word!r} is not in {issue}")
+    plain = penstock("validate", path)
+    equal(plain.returncode, exit_code, "exit code of the text form")
+    true(f"error {code} {path}:{line}:{column} " in plain.stdout, plain.stdout)
+
+
+@case
+def a_good_file_is_ok(folder):
+    result = penstock("validate", write(folder, GOOD))
+    equal(result.returncode, 0, result.stdout + result.stderr)
+
+
+@case
+def byte_order_mark_and_crlf_are_accepted(folder):
+    text = b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode()
+    result = penstock("validate", write(folder, text))
+    equal(result.returncode, 0, result.stdout)
+
+
+@case
+def broken_json_names_line_and_column(folder):
+    path = write(folder, GOOD.replace('"sink": {', '"sink" {'))
+    result = penstock("validate", "--json", path)
+    equal(result.returncode, 1, "exit code")
+    issue = json.loads(result.stdout)["issues"][0]
+    equal(issue["line"], 7, str(issue))
+    equal(issue["column"], 12, str(issue))
+
+
+@case
+def unknown_module_suggests_the_nearest(folder):
+    check(folder, GOOD.replace("TestSignalGenerator", "TestSignalGenerater"),
+          "E100", 4, 7, "/modules/source/type", "TestSignalGenerator")
+
+
+@case
+def unknown_property_suggests_the_nearest(folder):
+    check(folder, GOOD.replace('"width"', '"widht"'), "E200", 5, 18,
+          "/modules/source/props/widht", "width")
+
+
+@case
+def wrong_type_says_what_is_expected(folder):
+    check(folder, GOOD.replace("64", '"wide"'), "E201", 5, 18,
+          "/modules/source/props/width")
+
+
+@case
+def out_of_range_says_the_range(folder):
+    check(folder, GOOD.replace("64", "100000"), "E202", 5, 18,
+          "/modules/source/props/width", "4096")
+
+
+@case
+def unknown_choice_lists_the_choices(folder):
+    check(folder, GOOD.replace('"maxFrames": 3', '"pattern": "GRADENT"'),
+          "E203", 5, 45, "/modules/source/props/pattern", "GRADIENT")
+
+
+@case
+def missing_required_property_is_an_error(folder):
+    check(folder, GOOD.replace('"width": 64, ', ''), "E205", 3, 5,
+          "/modules/source", "width")
+
+
+@case
+def unknown_source_module_is_e300(folder):
+    check(folder, GOOD.replace('"from": "source"', '"from": "sorce"'), "E300",
+          9, 22, "/connections/0/from", "source")
+
+
+@case
+def unknown_destination_module_is_e301(folder):
+    check(folder, GOOD.replace('"to": "sink"', '"to": "snik"'), "E301", 9, 40,
+          "/connections/0/to", "sink")
+
+
+@case
+def unknown_pins_are_errors_even_where_there_is_one(folder):
+    check(folder, GOOD.replace('"from": "source"', '"from": "source.out"'),
+          "E302", 9, 22, "/connections/0/from", "output")
+    check(folder, GOOD.replace('"to": "sink"', '"to": "sink.in"'), "E303", 9,
+          40, "/connections/0/to", "input")
+
+
+@case
+def duplicate_input_is_e305(folder):
+    check(folder, GOOD.replace(
+        '"to": "sink" }', '"to": "sink" },\n{ "from": "source", "to": "sink.input" }'),
+          "E305", 10, 21, "/connections/1/to")
+
+
+@case
+def a_cycle_is_named(folder):
+    text = '''{
+  "modules": {
+    "source": { "type": "TestSignalGenerator", "props": { "width": 8, "height": 8 } },
+    "a": { "type": "GaussianBlur" },
+    "b": { "type": "GaussianBlur" },
+    "sink": { "type": "StatSink" }
+  },
+  "connections": [
+    { "from": "a", "to": "b" },
+    { "from": "b", "to": "a" },
+    { "from": "source", "to": "sink" }
+  ]
+}'''
+    path = write(folder, text)
+    result = penstock("validate", "--json", path)
+    equal(result.returncode, 1, "exit code")
+    issues = [i for i in json.loads(result.stdout)["issues"]
+              if i["code"] == "E401"]
+    equal(len(issues), 1, str(issues))
+    true("a" in issues[0]["message"] and "b" in issues[0]["message"],
+         str(issues))
+
+
+@case
+def incompatible_kinds_are_e304(folder):
+    text = GOOD.replace('"type": "StatSink"', '"type": "ImageDecoderCV"')
+    path = write(folder, text)
+    result = penstock("validate", "--json", path)
+    equal(result.returncode, 1, "exit code")
+    codes = [i["code"] for i in json.loads(result.stdout)["issues"]]
+    true("E304" in codes, str(codes))
+
+
+@case
+def all_errors_come_in_one_pass(folder):
+    text = GOOD.replace("64", "0").replace("StatSink", "StatSnik").replace(
+        '"from": "source"', '"from": "x"')
+    path = write(folder, text)
+    result = penstock("validate", "--json", path)
+    codes = {i["code"] for i in json.loads(result.stdout)["issues"]}
+    true({"E202", "E100", "E300"} <= codes, str(codes))
+
+
+@case
+def duplicate_keys_and_not_a_number_are_errors(folder):
+    for text in (GOOD.replace('"maxFrames": 3', '"width": 3'),
+                 GOOD.replace('"maxFrames": 3', '"maxFrames": NaN')):
+        result = penstock("validate", "--json", write(folder, text))
+        equal(result.returncode, 1, text)
+        issue = json.loads(result.stdout)["issues"][0]
+        equal(issue["line"], 5, str(issue))
+
+
+@case
+def unknown_keys_warn_and_comments_do_not(folder):
+    text = GOOD.replace('"modules": {', '"setings": {}, "#note": 1, "modules": {')
+    result = penstock("validate", "--json", write(folder, text))
+    equal(result.returncode, 0, result.stdout)
+    issues = json.loads(result.stdout)["issues"]
+    equal([i["severity"] for i in issues], ["warning"], str(issues))
+    true("settings" in issues[0]["message"] + issues[0]["suggestion"],
+         str(issues))
+
+
+@case
+def a_missing_pipeline_file_is_exit_1(folder):
+    result = penstock("validate", os.path.join(folder, "no.json"))
+    equal(result.returncode, 1, "exit code")
+    true("no.json" in result.stderr, result.stderr)
+
+
+@case
+def wrong_usage_is_exit_3(folder):
+    for arguments in (["validate"], ["frobnicate"], [], ["run", "--nonsense"],
+                      ["list-modules", "--category", "nothing"],
+                      ["run", "x.json", "--frames", "0"],
+                      ["plan", "x.json", "--budget", "cuda_device=much"]):
+        result = penstock(*arguments)
+        equal(result.returncode, 3, " ".join(arguments))
+
+
+@case
+def only_the_shared_stream_setting_is_accepted(folder):
+    text = GOOD.replace('"modules"',
+                        '"settings": { "cuda": { "streams": "overlap" } },\n'
+                        '"modules"')
+    result = penstock("validate", "--json", write(folder, text))
+    equal(result.returncode, 1, result.stdout)
+    issues = json.loads(result.stdout)["issues"]
+    true(any(i["pointer"] == "/settings/cuda/streams" for i in issues),
+         str(issues))
+
+
+main()

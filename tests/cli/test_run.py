@@ -1,0 +1,466 @@
+#!/usr/bin/env python3
+"""The command at work: the main job, bad input, signals, closed outputs."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import time
+import zlib
+
+from tap import (BUILD, MAKE_PHOTOS, PENSTOCK, SOURCE, Skip, case, equal, main,
+                 penstock, true)
+
+EXAMPLE = os.path.join(SOURCE, "examples/blur.json")
+
+
+def photos(folder, count=3, width=97, height=61):
+    path = os.path.join(folder, "photos")
+    subprocess.run([MAKE_PHOTOS, path, str(count), str(width), str(height)],
+                   check=True)
+    return path
+
+
+def blur(folder, source, *arguments, out="out/????.jpg", **kwargs):
+    """Run the example on the files of `source`, a folder or a pattern."""
+    if os.path.isdir(source):
+        source += "/*.jpg"
+    return penstock(
+        "run", EXAMPLE, "--report", "json", "--device", "emulated",
+        "--set", f"reader.strFullFileNameWithPattern={source}",
+        "--set", "writer.strFullFileNameWithPattern="
+        + os.path.join(folder, out), *arguments, **kwargs)
+
+
+def outputs(folder):
+    path = os.path.join(folder, "out")
+    return sorted(os.listdir(path)) if os.path.isdir(path) else []
+
+
+def fails(folder, result, *words, code=2):
+    """The run failed with this code, says why, and left nothing half-done."""
+    equal(result.returncode, code, result.stdout + result.stderr)
+    text = result.stdout + result.stderr
+    for word in words:
+        true(word in text, f"{word!r} is not in\n{text}")
+    for name in outputs(folder):
+        true(name.endswith(".jpg"), f"{name} was left behind")
+
+
+def png(width, height, rows=None):
+    """A grey PNG whose header claims this size."""
+    def chunk(kind, data):
+        return (struct.pack(">I", len(data)) + kind + data
+                + struct.pack(">I", zlib.crc32(kind + data)))
+    data = rows if rows is not None else b""
+    return (b"\x89PNG\r\n\x1a\n"
+            + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0,
+                                         0))
+            + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b""))
+
+
+def pipeline(folder, modules, connections, *arguments, **kwargs):
+    path = os.path.join(folder, "p.json")
+    with open(path, "w") as f:
+        json.dump({"modules": modules,
+                   "connections": [{"from": a, "to": b}
+                                   for a, b in connections]}, f)
+    return penstock("run", path, "--report", "json", "--device", "emulated",
+                    *arguments, **kwargs)
+
+
+def generator(**props):
+    return {"type": "TestSignalGenerator",
+            "props": {"width": 64, "height": 48, **props}}
+
+
+@case
+def the_main_job_writes_every_photo_and_leaks_nothing(folder):
+    result = blur(folder, photos(folder))
+    equal(result.returncode, 0, result.stdout + result.stderr)
+    report = json.loads(result.stdout)
+    equal(report["ok"], True, "ok")
+    equal(report["device"]["emulated"], True, "emulated")
+    equal(report["leaks"], [], "leaks")
+    equal(report["transfers"]["h2d"]["count"], 3, "uploads")
+    equal(report["transfers"]["d2h"]["count"], 3, "downloads")
+    cuda = report["cuda"]
+    equal(cuda["streams"], 1, "streams")
+    equal(cuda["contexts_retained"], cuda["contexts_released"], "contexts")
+    equal(cuda["steady_state_allocations"], 0, "steady-state allocations")
+    equal(cuda["blocking_syncs"], 0, "blocking syncs")
+    equal(outputs(folder), ["0000.jpg", "0001.jpg", "0002.jpg"], "files")
+    for key in ("frames", "seconds", "fps", "modules", "edges", "memory",
+                "errors"):
+        true(key in report, f"no {key}")
+    for mem in ("host", "host_pinned", "cuda_device", "dmabuf"):
+        memory = report["memory"][mem]
+        true(memory["peak"] <= memory["planned_peak"],
+             f"{mem}: peak {memory}")
+        equal(memory["live"], 0, f"{mem} live")
+
+
+@case
+def the_text_report_ends_with_no_leaks(folder):
+    result = penstock(
+        "run", EXAMPLE, "--device", "emulated",
+        "--set", f"reader.strFullFileNameWithPattern={photos(folder)}/*.jpg",
+        "--set", f"writer.strFullFileNameWithPattern={folder}/out/????.jpg")
+    equal(result.returncode, 0, result.stdout + result.stderr)
+    true("no leaks" in result.stdout.splitlines()[-1], result.stdout)
+    true(result.stdout.count("CudaMemCopy") >= 2, "the plan is missing")
+    true("\r" not in result.stderr, "progress was drawn into a pipe")
+
+
+@case
+def automatic_choice_emulates_once_and_says_so(folder):
+    if shutil.which("nvidia-smi"):
+        raise Skip("a driver is installed here")
+    result = blur(folder, photos(folder, 1), "--device", "auto")
+    equal(result.returncode, 0, result.stdout + result.stderr)
+    equal(len([l for l in result.stderr.splitlines()
+               if "no CUDA driver" in l]), 1, result.stderr)
+
+
+@case
+def device_0_without_a_driver_says_what_is_missing(folder):
+    if shutil.which("nvidia-smi"):
+        raise Skip("a driver is installed here")
+    result = blur(folder, photos(folder, 1), "--device", "0")
+    fails(folder, result, "libcuda.so.1")
+    equal(outputs(folder), [], "files")
+
+
+@case
+def odd_and_tiny_pictures_work(folder):
+    for number, (width, height) in enumerate(((1, 1), (1, 7), (13, 1), (3, 5),
+                                              (641, 361))):
+        path = photos(folder, 1, width, height)
+        result = blur(folder, path, out=f"out/{number}_????.jpg")
+        equal(result.returncode, 0,
+              f"{width}x{height}\n{result.stdout}{result.stderr}")
+    equal(len(outputs(folder)), 5, str(outputs(folder)))
+
+
+@case
+def sizes_may_change_from_file_to_file(folder):
+    path = photos(folder, 1, 64, 48)
+    other = os.path.join(folder, "other")
+    os.mkdir(other)
+    for i, (w, h) in enumerate(((320, 200), (17, 33), (640, 480))):
+        os.rename(photos(other, 1, w, h) + "/0000.jpg",
+                  f"{path}/{i + 1:04}.jpg")
+    for arguments in ((), ("--no-probe",)):
+        result = blur(folder, path, *arguments)
+        equal(result.returncode, 0, result.stdout + result.stderr)
+        equal(json.loads(result.stdout)["leaks"], [], "leaks")
+        equal(len(outputs(folder)), 4, str(outputs(folder)))
+
+
+@case
+def missing_input_is_an_error(folder):
+    fails(folder, blur(folder, os.path.join(folder, "none.jpg")), "none.jpg",
+          code=1)
+
+
+@case
+def a_truncated_photo_is_an_error_with_module_and_frame(folder):
+    path = photos(folder, 2)
+    data = open(path + "/0001.jpg", "rb").read()
+    with open(path + "/0001.jpg", "wb") as f:
+        f.write(data[:len(data) // 2])
+    result = blur(folder, path)
+    fails(folder, result, "decoder", "frame 1")
+    equal(outputs(folder), ["0000.jpg"] if outputs(folder) else [], "files")
+
+
+@case
+def a_bad_photo_can_be_dropped_and_is_counted(folder):
+    path = photos(folder, 3)
+    with open(path + "/0001.jpg", "r+b") as f:
+        f.truncate(2000)
+    result = blur(folder, path, "--set", "decoder.onError=drop")
+    equal(result.returncode, 0, result.stdout + result.stderr)
+    report = json.loads(result.stdout)
+    drops = {m["id"]: m["drops"] for m in report["modules"]}
+    equal(drops["decoder"], 1, str(drops))
+    equal(len(outputs(folder)), 2, str(outputs(folder)))
+
+
+@case
+def text_named_jpg_is_an_error(folder):
+    path = photos(folder, 1)
+    with open(path + "/0000.jpg", "w") as f:
+        f.write("this is no picture\n" * 10)
+    fails(folder, blur(folder, path), "decoder")
+    equal(outputs(folder), [], "files")
+
+
+@case
+def an_output_folder_that_is_a_file_is_an_error(folder):
+    path = photos(folder, 1)
+    with open(os.path.join(folder, "out"), "w") as f:
+        f.write("in the way")
+    fails(folder, blur(folder, path), "writer", "out")
+
+
+@case
+def an_output_that_is_a_link_is_refused(folder):
+    path = photos(folder, 1)
+    victim = os.path.join(folder, "victim")
+    with open(victim, "w") as f:
+        f.write("precious")
+    os.mkdir(os.path.join(folder, "out"))
+    os.symlink(victim, os.path.join(folder, "out", "0000.jpg"))
+    fails(folder, blur(folder, path), "writer", "0000.jpg")
+    equal(open(victim).read(), "precious", "the link's target")
+
+
+@case
+def an_output_that_is_an_input_is_refused(folder):
+    path = photos(folder, 1)
+    before = open(path + "/0000.jpg", "rb").read()
+    result = blur(folder, path, out="photos/????.jpg")
+    true(result.returncode in (1, 2), result.stdout)
+    equal(open(path + "/0000.jpg", "rb").read(), before, "the input")
+
+
+@case
+def headers_that_claim_too_many_pixels_are_refused(folder):
+    path = os.path.join(folder, "photos")
+    os.mkdir(path)
+    with open(path + "/huge.png", "wb") as f:
+        f.write(png(60000, 60000))
+    result = blur(folder, path + "/*.png")
+    true(result.returncode in (1, 2), result.stdout + result.stderr)
+    true("60000" in result.stdout + result.stderr, result.stdout)
+    jpeg = bytearray(open(photos(folder, 1) + "/0000.jpg", "rb").read())
+    at = jpeg.index(b"\xff\xc0")
+    jpeg[at + 5:at + 9] = struct.pack(">HH", 65000, 65000)
+    with open(path + "/0000.jpg", "wb") as f:
+        f.write(jpeg)
+    for arguments in ((), ("--no-probe",)):
+        result = blur(folder, path + "/0000.jpg", *arguments)
+        true(result.returncode in (1, 2), result.stdout + result.stderr)
+        true("65000" in result.stdout + result.stderr,
+             result.stdout + result.stderr)
+    equal(outputs(folder), [], "files")
+
+
+@case
+def a_file_size_limit_leaves_no_half_file(folder):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    path = photos(folder, 2, 640, 480)
+    result = blur(folder, path, preexec_fn=limit)
+    fails(folder, result, "writer")
+    equal(outputs(folder), [], "files")
+
+
+@case
+def a_full_disk_leaves_no_half_file(folder):
+    small = os.path.join(folder, "out")
+    os.mkdir(small)
+    if os.geteuid() != 0 or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small],
+            stderr=subprocess.DEVNULL).returncode:
+        raise Skip("a small tmpfs cannot be mounted here")
+    try:
+        path = photos(folder, 4, 640, 480)
+        result = blur(folder, path)
+        fails(folder, result, "writer", "No space left")
+        for name in outputs(folder):
+            data = open(os.path.join(small, name), "rb").read()
+            true(data.endswith(b"\xff\xd9"), f"{name} is cut")
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+@case
+def a_plain_existing_file_is_not_overwritten(folder):
+    target = os.path.join(folder, "out.raw")
+    with open(target, "w") as f:
+        f.write("precious")
+    modules = {"s": generator(maxFrames=1),
+               "w": {"type": "FileWriterModule", "props": {
+                   "strFullFileNameWithPattern": target}}}
+    result = pipeline(folder, modules, [("s", "w")])
+    true(result.returncode in (1, 2), result.stdout)
+    true("out.raw" in result.stdout + result.stderr, result.stdout)
+    equal(open(target).read(), "precious", "the file")
+
+
+@case
+def frames_limits_every_source(folder):
+    result = pipeline(folder, {"s": generator(), "k": {"type": "StatSink"}},
+                      [("s", "k")], "--frames", "7")
+    equal(result.returncode, 0, result.stdout + result.stderr)
+    modules = {m["id"]: m for m in json.loads(result.stdout)["modules"]}
+    equal(modules["k"]["frames"], 7, "frames at the sink")
+
+
+@case
+def raw_frames_are_the_same_on_one_path_and_another(folder):
+    raw = {"type": "FileWriterModule", "props": {
+        "strFullFileNameWithPattern": folder + "/cpu????.raw"}}
+    rgb = {"type": "ColorConversion", "props": {"imageType": "RGB"}}
+    pipeline(folder, {"s": generator(maxFrames=2, pattern="COLOR_BARS"),
+                      "rgb": rgb, "b": {"type": "GaussianBlurCV",
+                                        "props": {"kernelSize": 7}},
+                      "w": raw}, [("s", "rgb"), ("rgb", "b"), ("b", "w")])
+    raw = {"type": "FileWriterModule", "props": {
+        "strFullFileNameWithPattern": folder + "/gpu????.raw"}}
+    result = pipeline(folder,
+                      {"s": generator(maxFrames=2, pattern="COLOR_BARS"),
+                       "rgb": {"type": "CCNPPI", "props": {
+                           "imageType": "RGB"}},
+                       "b": {"type": "GaussianBlur",
+                             "props": {"kernelSize": 7}}, "w": raw},
+                      [("s", "rgb"), ("rgb", "b"), ("b", "w")])
+    equal(result.returncode, 0, result.stdout + result.stderr)
+    for i in range(2):
+        a = open(f"{folder}/cpu{i:04}.raw", "rb").read()
+        b = open(f"{folder}/gpu{i:04}.raw", "rb").read()
+        equal(len(a), 64 * 48 * 3, "bytes of a tight RGB frame")
+        true(a == b, f"frame {i} differs between CPU and device")
+
+
+def endless(folder, *arguments):
+    path = os.path.join(folder, "p.json")
+    with open(path, "w") as f:
+        json.dump({"modules": {"s": generator(), "b": {
+            "type": "GaussianBlur"}, "k": {"type": "StatSink"}},
+            "connections": [{"from": "s", "to": "b"},
+                            {"from": "b", "to": "k"}]}, f)
+    process = subprocess.Popen(
+        [PENSTOCK, "run", path, "--report", "json", "--device", "emulated",
+         *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True)
+    time.sleep(1.0)
+    return process
+
+
+@case
+def the_first_signal_drains_and_exits_0(folder):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = endless(folder)
+        process.send_signal(number)
+        process.send_signal(number)  # the same keystroke, forwarded
+        out, err = process.communicate(timeout=60)
+        equal(process.returncode, 0, out + err)
+        report = json.loads(out)
+        equal(report["leaks"], [], "leaks")
+        true(report["frames"] > 0, "no frames")
+
+
+@case
+def a_closed_output_pipe_ends_the_text_and_not_the_job(folder):
+    reader, writer = os.pipe()
+    os.close(reader)
+    path = photos(folder, 2)
+    result = penstock(
+        "run", EXAMPLE, "--device", "emulated",
+        "--set", f"reader.strFullFileNameWithPattern={path}/*.jpg",
+        "--set", f"writer.strFullFileNameWithPattern={folder}/out/????.jpg",
+        stdout=writer)
+    os.close(writer)
+    equal(result.returncode, 0, result.stderr)
+    equal(len(outputs(folder)), 2, str(outputs(folder)))
+
+
+@case
+def a_full_output_device_is_an_error(folder):
+    with open("/dev/full", "w") as full:
+        result = penstock("list-modules", stdout=full)
+    equal(result.returncode, 2, result.stderr)
+    true("No space left" in result.stderr, result.stderr)
+
+
+@case
+def leak_detection_can_be_switched(folder):
+    for spelling in ("--detect-memory-leaks=0", "--detect_memory_leaks=1"):
+        result = pipeline(folder, {"s": generator(maxFrames=2),
+                                   "k": {"type": "StatSink"}}, [("s", "k")],
+                          spelling)
+        equal(result.returncode, 0, result.stdout + result.stderr)
+
+
+@case
+def files_in_the_shape_of_the_reference_run(folder):
+    text = {
+        "pipeline": {"name": "cuda gaussian blur", "version": "1.0"},
+        "settings": {"queueSize": 10, "onError": "stop"},
+        "modules": {
+            "generator": {"type": "TestSignalGenerator", "#": "source",
+                          "props": {"width": 320, "height": 240,
+                                    "pattern": "COLOR_BARS", "maxFrames": 3}},
+            "convert": {"type": "ColorConversion", "props": {
+                "conversionType": "YUV420PLANAR_TO_RGB"}},
+            "upload": {"type": "CudaMemCopyH2D"},
+            "blur": {"type": "GaussianBlur", "props": {"kernelSize": 7}},
+            "download": {"type": "CudaMemCopyD2H"},
+            "encoder": {"type": "ImageEncoderCV"},
+            "writer": {"type": "FileWriterModule", "props": {
+                "strFullFileNameWithPattern": folder + "/out/b????.jpg"}},
+        },
+        "connections": [
+            {"from": "encoder", "to": "writer"},
+            {"from": "generator.output", "to": "convert.input"},
+            {"from": "convert", "to": "upload"},
+            {"from": "upload", "to": "blur"},
+            {"from": "blur", "to": "download"},
+            {"from": "download", "to": "encoder"},
+        ],
+    }
+    path = os.path.join(folder, "p.json")
+    with open(path, "w") as f:
+        json.dump(text, f)
+    result = penstock("run", path, "--report", "json", "--device", "emulated")
+    equal(result.returncode, 0, result.stdout + result.stderr)
+    equal(outputs(folder), ["b0000.jpg", "b0001.jpg", "b0002.jpg"], "files")
+
+
+@case
+def a_program_builds_against_the_installed_library(folder):
+    stage = os.path.join(folder, "stage")
+    environment = {**os.environ, "DESTDIR": stage}
+    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild"],
+                   check=True, stdout=subprocess.DEVNULL, env=environment)
+    config = subprocess.run(["find", stage, "-name", "penstock.pc"],
+                            stdout=subprocess.PIPE, text=True).stdout.strip()
+    true(config, "no penstock.pc was installed")
+    environment = {**os.environ, "PKG_CONFIG_SYSROOT_DIR": stage,
+                   "PKG_CONFIG_PATH": os.path.dirname(config)}
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "penstock"],
+                           check=True, stdout=subprocess.PIPE, text=True,
+                           env=environment).stdout.split()
+    options = json.loads(subprocess.run(
+        ["meson", "introspect", BUILD, "--buildoptions"], check=True,
+        stdout=subprocess.PIPE, text=True).stdout)
+    sanitize = [o["value"] for o in options if o["name"] == "b_sanitize"][0]
+    if sanitize != "none":
+        flags.append("-fsanitize=" + sanitize)
+    program = os.path.join(folder, "use_library")
+    subprocess.run(["gcc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-o",
+                    program, os.path.join(SOURCE, "examples/use_library.c"),
+                    *flags], check=True)
+    library = os.path.dirname(subprocess.run(
+        ["find", stage, "-name", "libpenstock.so.0"], stdout=subprocess.PIPE,
+        text=True).stdout.strip())
+    path = photos(folder, 2)
+    result = subprocess.run(
+        [program, EXAMPLE,
+         f"reader.strFullFileNameWithPattern={path}/*.jpg",
+         f"writer.strFullFileNameWithPattern={folder}/out/????.jpg"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "LD_LIBRARY_PATH": library})
+    equal(result.returncode, 0, result.stdout)
+    true("2 uploads" in result.stdout and "0 leaks" in result.stdout,
+         result.stdout)
+    equal(len(outputs(folder)), 2, "files")
+
+
+main()
