@@ -22,7 +22,7 @@ deps:
 	sh scripts/deps
 
 $(BUILD)/build.ninja: | deps
-	meson setup $(BUILD) --prefix $(abspath $(PREFIX)) -Dtests=false
+	meson setup $(BUILD) --prefix $(abspath $(PREFIX)) --libdir lib -Dtests=false
 
 run: all
 	BUILD=$(BUILD) OUT=$(OUT) DEVICE=$(DEVICE) PHOTOS="$(PHOTOS)" \
@@ -37,6 +37,8 @@ check-long:
 	PENSTOCK_TEST_LONG=1 python3 scripts/check.py
 
 bundle: all
+	[ -z "$(TESTS)" ] || { sh scripts/deps check && \
+	    meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD); }
 	sh scripts/bundle $(BUILD) bundle $(TESTS)
 
 install: all
