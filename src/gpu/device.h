@@ -28,6 +28,7 @@ bool stk_device_lost(const struct pen_device *dev);
 // device counts the times it was not.
 struct stk_scope {
     struct pen_device *dev;  // NULL when not entered
+    void *before;            // context that was current; ours: nothing pushed
 };
 PEN_NODISCARD enum pen_status stk_scope_enter(struct stk_scope *scope,
                                               struct pen_device *dev,
