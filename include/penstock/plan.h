@@ -20,9 +20,19 @@ struct pen_profile {
     uint32_t device_rate;         // read + written, on the device
     uint32_t host_rate;           // one thread's conversions
     uint32_t launch_ns, copy_ns;  // fixed cost of a launch, of a copy
+    uint64_t host_memory;         // bytes; 0: what this machine has
+    uint64_t cuda_memory;         // free bytes of the device; 0: unknown, and
+                                  // then no default budget
 };
 // NULL if there is no such profile.
 PEN_API const struct pen_profile *pen_profile_builtin(const char *name);
+// Read a profile from a JSON object with the fields of pen_profile as keys;
+// the memory sizes may be left out.
+// Errors: PEN_E_IO, PEN_E_CONFIG (what is wrong with which key), PEN_E_LIMIT,
+// PEN_E_NOMEM. Thread: any.
+PEN_API PEN_NODISCARD enum pen_status
+pen_profile_load(const char *path, struct pen_profile *out,
+                 struct pen_error *err);
 
 struct pen_plan_params {
     const struct pen_profile *profile;  // NULL: "generic-cuda"

@@ -224,6 +224,25 @@ bool cmd_budget(const char *text, struct pen_plan_params *plan)
     return parse_count(text + 14, limit);
 }
 
+int cmd_profile(const char *file, struct pen_profile *storage,
+                struct pen_plan_params *plan)
+{
+    if (!file)
+        return EXIT_OK;
+    const struct pen_profile *builtin = pen_profile_builtin(file);
+    if (builtin) {
+        plan->profile = builtin;
+        return EXIT_OK;
+    }
+    struct pen_error err = { 0 };
+    if (pen_profile_load(file, storage, &err) != PEN_OK) {
+        cmd_print_error(&err);
+        return EXIT_INVALID;
+    }
+    plan->profile = storage;
+    return EXIT_OK;
+}
+
 void cmd_device_params(struct pen_device_params *params)
 {
     params->emulator = getenv("PENSTOCK_EMULATOR");

@@ -75,6 +75,11 @@ void cmd_job_close(struct cmd_job *job);
 // "KEY=SIZE" of --budget into plan parameters. False if malformed.
 bool cmd_budget(const char *text, struct pen_plan_params *plan);
 
+// Read the file of --profile into `storage` and make `plan` use it. EXIT_OK,
+// or the exit code of the failure, which has been printed; NULL: nothing.
+int cmd_profile(const char *file, struct pen_profile *storage,
+                struct pen_plan_params *plan);
+
 // Device parameters as the environment of tests and build trees gives them.
 void cmd_device_params(struct pen_device_params *params);
 

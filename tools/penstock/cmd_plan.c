@@ -8,12 +8,21 @@
 struct options {
     const char *file;
     bool json;
-    const char *svg, *dot;
+    const char *svg, *dot, *profile;
+    struct pen_profile profile_storage;
     struct pen_plan_params plan;
     struct cmd_sets sets;
 };
 
-enum { OPT_JSON = 256, OPT_SET, OPT_PROBE, OPT_BUDGET, OPT_SVG, OPT_DOT };
+enum {
+    OPT_JSON = 256,
+    OPT_SET,
+    OPT_PROBE,
+    OPT_BUDGET,
+    OPT_SVG,
+    OPT_DOT,
+    OPT_PROFILE
+};
 
 static const struct argp_option options[] = {
     { "json", OPT_JSON, NULL, 0, "Print the plan as JSON", 0 },
@@ -23,6 +32,8 @@ static const struct argp_option options[] = {
       "Limit host, host_pinned, cuda_device (512MiB), h2d_per_frame or "
       "d2h_per_frame (1)",
       0 },
+    { "profile", OPT_PROFILE, "P.json", 0,
+      "Reckon with this device profile: a file, generic-cuda or cpu", 0 },
     { "svg", OPT_SVG, "OUT", 0, "Draw the plan as SVG", 0 },
     { "dot", OPT_DOT, "OUT", 0, "Write the plan as Graphviz text", 0 },
     { 0 },
@@ -47,6 +58,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
                        "--budget %s: expected KEY=SIZE, for example "
                        "cuda_device=512MiB or h2d_per_frame=1",
                        arg);
+        return 0;
+    case OPT_PROFILE:
+        o->profile = arg;
         return 0;
     case OPT_SVG:
         o->svg = arg;
@@ -113,6 +127,9 @@ static int run(int argc, char **argv)
     };
     cmd_parse(&argp, argc, argv, &o);
 
+    const int failed = cmd_profile(o.profile, &o.profile_storage, &o.plan);
+    if (failed)
+        return failed;
     struct cmd_job job;
     int code = cmd_job_open(&job, o.file, &o.sets, o.json);
     if (code == EXIT_OK) {

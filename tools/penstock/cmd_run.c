@@ -12,6 +12,8 @@
 struct options {
     const char *file;
     const char *device;  // NULL: the file's setting
+    const char *profile;
+    struct pen_profile profile_storage;
     bool json, quiet_progress;
     bool leaks;
     struct pen_pipeline_params params;
@@ -28,6 +30,7 @@ enum {
     OPT_PROGRESS,
     OPT_NO_PROBE,
     OPT_WORKERS,
+    OPT_PROFILE,
 };
 
 static const struct argp_option options[] = {
@@ -50,6 +53,8 @@ static const struct argp_option options[] = {
       "Progress on the terminal (default auto)", 0 },
     { "no-probe", OPT_NO_PROBE, NULL, 0,
       "Do not read the headers of input files first", 0 },
+    { "profile", OPT_PROFILE, "P.json", 0,
+      "Plan with this device profile: a file, generic-cuda or cpu", 0 },
     { "workers", OPT_WORKERS, "N", 0, "Threads that run modules", 0 },
     { 0 },
 };
@@ -107,6 +112,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_NO_PROBE:
         o->params.no_probe = true;
+        return 0;
+    case OPT_PROFILE:
+        o->profile = arg;
         return 0;
     case OPT_WORKERS:
         o->params.workers = (uint32_t)parse_number(state, "workers", arg, 1024);
@@ -296,6 +304,10 @@ static int run(int argc, char **argv)
     o.params.leaks_fatal = o.params.leak_sites = o.leaks;
     cmd_device_params(&o.params.device);
 
+    const int failed =
+        cmd_profile(o.profile, &o.profile_storage, &o.params.plan);
+    if (failed)
+        return failed;
     struct cmd_job job;
     int code = cmd_job_open(&job, o.file, &o.sets, o.json);
     if (code == EXIT_OK)

@@ -1,0 +1,80 @@
+// Device profiles from files.
+
+#include "pen_test.h"
+
+#include <stdio.h>
+
+#include <penstock/plan.h>
+
+static const char good[] =
+    "{ \"name\": \"desk\", \"cuda\": true, \"h2d_rate\": 12000,"
+    "  \"d2h_rate\": 11000, \"pageable_rate\": 4000, \"device_rate\": 300000,"
+    "  \"host_rate\": 2000, \"launch_ns\": 5000, \"copy_ns\": 6000,"
+    "  \"#note\": \"measured\", \"cuda_memory\": 8589934592 }";
+
+static enum pen_status load(const char *text, struct pen_profile *out,
+                            struct pen_error *err)
+{
+    static const char *folder;
+    if (!folder)
+        folder = pen_test_folder();
+    char path[256];
+    snprintf(path, sizeof(path), "%s/profile.json", folder);
+    pen_test_write_file(path, text, strlen(text));
+    return pen_profile_load(path, out, err);
+}
+
+PEN_TEST(a_profile_is_read)
+{
+    struct pen_profile p;
+    struct pen_error err = { 0 };
+    assert_int_equal(load(good, &p, &err), PEN_OK);
+    assert_string_equal(p.name, "desk");
+    assert_true(p.cuda);
+    assert_int_equal(p.h2d_rate, 12000);
+    assert_int_equal(p.copy_ns, 6000);
+    assert_int_equal(p.cuda_memory, 8589934592);
+    assert_int_equal(p.host_memory, 0);
+}
+
+// Replace `from` in the good profile by `to`: the load fails and names `word`.
+static void refused(const char *from, const char *to, const char *word)
+{
+    char text[1024];
+    const char *at = strstr(good, from);
+    assert_non_null(at);
+    snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - good), good, to,
+             at + strlen(from));
+    struct pen_profile p;
+    struct pen_error err = { 0 };
+    assert_int_equal(load(text, &p, &err), PEN_E_CONFIG);
+    assert_int_equal(err.status, PEN_E_CONFIG);
+    if (!strstr(err.text, word))
+        fail_msg("\"%s\" does not name %s", err.text, word);
+}
+
+PEN_TEST(each_mistake_in_a_profile_is_named)
+{
+    refused("12000", "0", "h2d_rate");
+    refused("12000", "-5", "h2d_rate");
+    refused("12000", "1.5", "h2d_rate");
+    refused("12000", "99999999999", "h2d_rate");
+    refused("true", "1", "cuda");
+    refused("\"desk\"", "\"\"", "name");
+    refused("launch_ns", "lunch_ns", "launch_ns");
+    refused("\"launch_ns\": 5000,", "", "launch_ns is missing");
+    refused("{ \"name\"", "{{ \"name\"", "line 1");
+}
+
+PEN_TEST(a_missing_profile_is_an_io_error)
+{
+    struct pen_profile p;
+    struct pen_error err = { 0 };
+    assert_int_equal(pen_profile_load("/nonexistent/p.json", &p, &err),
+                     PEN_E_IO);
+    assert_string_equal(err.where, "/nonexistent/p.json");
+}
+
+PEN_TEST_MAIN(PEN_CASE(a_profile_is_read),
+              PEN_CASE(each_mistake_in_a_profile_is_named),
+              PEN_CASE(a_missing_profile_is_an_io_error))
