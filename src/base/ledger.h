@@ -36,7 +36,8 @@ void stk_ledger_destroy(struct stk_ledger **ledger);
 // (PEN_HERE) is static. Thread: any.
 void stk_ledger_add(struct stk_ledger *ledger, enum stk_res res, uint64_t key,
                     uint64_t bytes, const char *owner, const char *site);
-// Strike it out. Thread: any.
+// Strike it out, with the bytes that were entered; best before it is given
+// back, since the next user may be handed the same address. Thread: any.
 void stk_ledger_remove(struct stk_ledger *ledger, enum stk_res res,
                        uint64_t key, uint64_t bytes);
 

@@ -3,6 +3,19 @@
 
 // A block of memory of one type: what frames refer to and pools hand out. The
 // constant part is set by its maker; the points change with each use.
+//
+// Order of teardown: buffers go before the streams that used them, since
+// points name their stream. Destroying a pool waits for the points of its
+// free blocks; a buffer that comes back later (and foreign memory) is released
+// when its points are reached, by the streams' reapers if need be, which
+// stk_stream_destroy() completes. The device outlives both.
+//
+// Locks: a pool's lock, then a buffer's, then those of src/gpu; callbacks are
+// called with none of them held.
+
+#include <pthread.h>
+
+#include <penstock/frame.h>
 
 #include "../gpu/stream.h"
 
@@ -20,17 +33,26 @@ struct stk_buffer {
     struct stk_buffer *next;    // free list of the pool
     void (*release)(void *cookie);  // foreign memory: called at the end
     void *cookie;
-    // Points, guarded by the rule of one writer: set by the runtime after the
-    // module call that queued the work, read by whoever acquires.
+    _Atomic uint32_t pending;   // of stk_buffer_when_unused()
+    void (*unused)(struct stk_buffer *buffer);
+    // Points: noted by the runtime after the module call that queued the work,
+    // for a frame with several consumers by several threads at once, and
+    // asked for by whoever acquires.
+    pthread_mutex_t lock;                       // of the points
     struct stk_point written;                   // contents are ready after
     struct stk_point read[STK_MAX_READERS];     // last use by each stream
 };
 
+// Thread: any. unref accepts NULL; the last one gives the buffer back to its
+// pool or releases it, and never waits.
 struct stk_buffer *stk_buffer_ref(struct stk_buffer *buffer);
 void stk_buffer_unref(struct stk_buffer *buffer);
 
 // Note that work recorded up to `point` writes or reads the buffer (`access`
-// of pen_access). Thread: data; several readers at once are allowed.
+// of pen_access); before the reference that kept the buffer meanwhile is
+// dropped. A writer must have acquired it for writing, so that its point
+// stands for all earlier ones. Thread: data; several readers at once are
+// allowed, from any threads.
 void stk_buffer_used(struct stk_buffer *buffer, struct stk_point point,
                      unsigned access);
 
@@ -38,12 +60,26 @@ void stk_buffer_used(struct stk_buffer *buffer, struct stk_point point,
 // not, *wait is a point to wait for.
 bool stk_buffer_host_ready(struct stk_buffer *buffer, unsigned access,
                            struct stk_point *wait);
-// Make `stream` wait for what the access needs.
+// Make `stream` wait for what the access needs: nothing is queued for points
+// of its own or reached ones. Needs the context current. Thread: data.
 PEN_NODISCARD enum pen_status
 stk_buffer_stream_ready(struct stk_buffer *buffer, struct stk_stream *stream,
                         unsigned access, struct pen_error *err);
 
-// Wrap foreign memory; `release(cookie)` when the last reference goes.
+// Call `done(buffer)` once all points are reached: at once if they are, else
+// on the thread of a stream's reaper. Nobody may use the buffer any more.
+void stk_buffer_when_unused(struct stk_buffer *buffer,
+                            void (*done)(struct stk_buffer *buffer));
+// Block until all points are reached, and forget them: for setup and teardown.
+void stk_buffer_settle(struct stk_buffer *buffer);
+
+// For those who make buffers: one reference, no points.
+void stk_buffer_init(struct stk_buffer *buffer, enum pen_mem_type mem);
+void stk_buffer_finish(struct stk_buffer *buffer);
+
+// Wrap foreign memory; `release(cookie)` when the last reference is gone and
+// nothing that was queued uses it any more. Thread: any.
+// Errors: PEN_E_ARG, PEN_E_NOMEM; release is then not called.
 PEN_NODISCARD enum pen_status
 stk_buffer_wrap(enum pen_mem_type mem, void *host, uint64_t address,
                 size_t bytes, void (*release)(void *cookie), void *cookie,

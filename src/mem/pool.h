@@ -29,14 +29,21 @@ struct stk_pool_params {
 PEN_NODISCARD enum pen_status stk_pool_create(const struct stk_pool_params *p,
                                               struct stk_pool **out,
                                               struct pen_error *err);
+// Waits for the points of the free blocks and for a `returned` that is being
+// called, so not to be called from it. Thread: setup.
 void stk_pool_destroy(struct stk_pool **pool);
 
 // Take a buffer; the caller owns one reference. `stream` is where it will be
 // written first (the stream is made to wait for other streams' last uses;
 // needs the context current), NULL for the host (only a buffer whose points
 // are all reached is given).
+// Buffers are given in the order in which they came back, so that points are
+// most likely reached.
 // PEN_AGAIN: none can be given now. wait->stream is not NULL if a free one
-// only waits for that point; otherwise `returned` will be called.
+// only waits for that point; otherwise `returned` will be called (another
+// thread may call it before this call returns).
+// Errors: as stk_pool_create() while blocks are replaced after a growth, and
+// as stk_stream_wait(); the pool is as before.
 // Thread: data. Never blocks.
 PEN_NODISCARD enum pen_status stk_pool_take(struct stk_pool *pool,
                                             struct stk_stream *stream,
@@ -44,8 +51,13 @@ PEN_NODISCARD enum pen_status stk_pool_take(struct stk_pool *pool,
                                             struct stk_point *wait,
                                             struct pen_error *err);
 
-// Replace the blocks by larger ones: free ones now, those in flight when they
-// come back. Used when a re-planned size is larger. Thread: data.
+// Replace the blocks by larger ones. Used when a re-planned size is larger.
+// Free ones whose points are reached now, the others when they are taken
+// next; the old memory goes first, so that the pool never holds more than its
+// blocks of the new size. A size that is not larger changes nothing.
+// Errors: as stk_pool_create(). The pool then stays at the new size and what
+// is missing is tried again by stk_pool_take().
+// Thread: data. Blocks on the driver.
 PEN_NODISCARD enum pen_status stk_pool_grow(struct stk_pool *pool,
                                             size_t block_bytes,
                                             struct pen_error *err);
@@ -53,9 +65,14 @@ PEN_NODISCARD enum pen_status stk_pool_grow(struct stk_pool *pool,
 struct stk_pool_stats {
     size_t block_bytes;
     uint32_t blocks, in_use, max_in_use;
-    uint64_t takes, waits, grown;
+    uint64_t takes;  // buffers given
+    uint64_t waits;  // PEN_AGAIN
+    uint64_t grown;  // blocks replaced by larger ones
 };
 void stk_pool_stats(struct stk_pool *pool, struct stk_pool_stats *out);
 size_t stk_pool_block_bytes(const struct stk_pool *pool);
+
+// For stk_buffer_unref(): the last reference of one of the pool's is gone.
+void stk_pool_give(struct stk_buffer *buffer);
 
 #endif  // STK_POOL_H

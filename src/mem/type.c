@@ -1,0 +1,133 @@
+#include "type.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../base/str.h"
+
+enum { HOST_ALIGN = 64, PAGE = 4096, PAGE_ALIGNED_FROM = 1 << 20 };
+
+static void *map_host(void *host, uint64_t address)
+{
+    (void)address;
+    return host;
+}
+
+// --- HOST -------------------------------------------------------------------
+
+static enum pen_status host_alloc(const struct stk_mem_source *source,
+                                  size_t bytes, struct stk_block *out,
+                                  struct pen_error *err)
+{
+    *out = (struct stk_block){ 0 };
+    // Whole pages for pictures: registration and direct I/O want them.
+    const size_t align = bytes >= PAGE_ALIGNED_FROM ? PAGE : HOST_ALIGN;
+    size_t size = 0;
+    void *memory = NULL;
+    if (stk_align(bytes, align, &size))
+        memory = aligned_alloc(align, size);
+    if (!memory) {
+        char text[32];
+        stk_format_size(bytes, text, sizeof(text));
+        return pen_error_set(err, PEN_E_NOMEM, 0, source->owner,
+                             "no host memory for a block of %zu bytes (%s)",
+                             bytes, text);
+    }
+    out->host = memory;
+    out->address = (uint64_t)(uintptr_t)memory;
+    out->bytes = bytes;
+    stk_ledger_add(source->ledger, STK_RES_HOST, out->address, bytes,
+                   source->owner, PEN_HERE);
+    return PEN_OK;
+}
+
+static void host_free(const struct stk_mem_source *source,
+                      struct stk_block *block)
+{
+    if (!block->bytes)
+        return;
+    stk_ledger_remove(source->ledger, STK_RES_HOST, block->address,
+                      block->bytes);
+    free(block->host);
+    *block = (struct stk_block){ 0 };
+}
+
+// --- HOST_PINNED ------------------------------------------------------------
+
+static enum pen_status pinned_alloc(const struct stk_mem_source *source,
+                                    size_t bytes, struct stk_block *out,
+                                    struct pen_error *err)
+{
+    *out = (struct stk_block){ 0 };
+    PEN_TRY(stk_pinned_alloc(source->dev, bytes, source->owner, PEN_HERE,
+                             &out->host, err));
+    out->address = (uint64_t)(uintptr_t)out->host;
+    out->bytes = bytes;
+    return PEN_OK;
+}
+
+static void pinned_free(const struct stk_mem_source *source,
+                        struct stk_block *block)
+{
+    if (!block->bytes)
+        return;
+    stk_pinned_free(source->dev, block->host, block->bytes);
+    *block = (struct stk_block){ 0 };
+}
+
+// --- CUDA_DEVICE ------------------------------------------------------------
+
+static enum pen_status device_alloc(const struct stk_mem_source *source,
+                                    size_t bytes, struct stk_block *out,
+                                    struct pen_error *err)
+{
+    *out = (struct stk_block){ 0 };
+    PEN_TRY(stk_device_alloc(source->dev, bytes, source->owner, PEN_HERE,
+                             &out->address, err));
+    out->bytes = bytes;
+    return PEN_OK;
+}
+
+static void device_free(const struct stk_mem_source *source,
+                        struct stk_block *block)
+{
+    if (!block->bytes)
+        return;
+    stk_device_free(source->dev, block->address, block->bytes);
+    *block = (struct stk_block){ 0 };
+}
+
+static const struct stk_mem_type types[] = {
+    {
+        .type = PEN_MEM_HOST,
+        .caps = STK_MEM_MAP,
+        .alloc = host_alloc,
+        .free = host_free,
+        .map = map_host,
+    },
+    {
+        .type = PEN_MEM_HOST_PINNED,
+        .caps = STK_MEM_MAP,
+        .needs_device = true,
+        .on_stream = true,
+        .alloc = pinned_alloc,
+        .free = pinned_free,
+        .map = map_host,
+    },
+    {
+        .type = PEN_MEM_CUDA_DEVICE,
+        .needs_device = true,
+        .on_stream = true,
+        .alloc = device_alloc,
+        .free = device_free,
+    },
+};
+
+const struct stk_mem_type *stk_mem_type(enum pen_mem_type type)
+{
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (types[i].type == type)
+            return &types[i];
+    }
+    return NULL;
+}
