@@ -418,8 +418,8 @@ static void unload_kernels(struct pen_device *dev)
     stk_scope_enter_end(&scope, dev);
     while (list) {
         struct stk_kernels *next = list->next;
-        STK_CU_END(dev, cuModuleUnload(list->module));
         stk_ledger_remove(dev->ledger, STK_RES_KERNELS, (uintptr_t)list, 0);
+        STK_CU_END(dev, cuModuleUnload(list->module));
         free(list);
         list = next;
     }
@@ -435,8 +435,8 @@ void pen_device_close(struct pen_device **devp)
     stop_idle(dev);
     unload_kernels(dev);
     if (dev->context) {
-        STK_CU_END(dev, cuDevicePrimaryCtxRelease(dev->device));
         stk_ledger_remove(dev->ledger, STK_RES_CONTEXT, (uintptr_t)dev, 0);
+        STK_CU_END(dev, cuDevicePrimaryCtxRelease(dev->device));
     }
     device_free(dev);
 }
@@ -550,8 +550,9 @@ void stk_device_free(struct pen_device *dev, uint64_t address, size_t bytes)
         return;
     STK_SCOPE scope = { 0 };
     stk_scope_enter_end(&scope, dev);
-    STK_CU_END(dev, cuMemFree(address));
+    // Struck out first: another thread may be given the address at once.
     stk_ledger_remove(dev->ledger, STK_RES_CUDA_DEVICE, address, bytes);
+    STK_CU_END(dev, cuMemFree(address));
 }
 
 enum pen_status stk_pinned_alloc(struct pen_device *dev, size_t bytes,
@@ -584,9 +585,9 @@ void stk_pinned_free(struct pen_device *dev, void *memory, size_t bytes)
         return;
     STK_SCOPE scope = { 0 };
     stk_scope_enter_end(&scope, dev);
-    STK_CU_END(dev, cuMemFreeHost(memory));
     stk_ledger_remove(dev->ledger, STK_RES_HOST_PINNED, (uintptr_t)memory,
                       bytes);
+    STK_CU_END(dev, cuMemFreeHost(memory));
 }
 
 // --- kernels ----------------------------------------------------------------

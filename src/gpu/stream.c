@@ -45,8 +45,8 @@ static void event_destroy(struct stk_stream *s, CUevent *event)
 {
     if (!*event)
         return;
-    STK_CU_END(s->dev, cuEventDestroy(*event));
     stk_ledger_remove(s->dev->ledger, STK_RES_EVENT, (uintptr_t)*event, 0);
+    STK_CU_END(s->dev, cuEventDestroy(*event));
     *event = NULL;
 }
 
@@ -133,9 +133,9 @@ void stk_stream_destroy(struct stk_stream **stream)
         event_destroy(s, &s->ring[i]);
     event_destroy(s, &s->spare);
     if (s->handle) {
-        STK_CU_END(s->dev, cuStreamDestroy(s->handle));
         stk_ledger_remove(s->dev->ledger, STK_RES_STREAM, (uintptr_t)s->handle,
                           0);
+        STK_CU_END(s->dev, cuStreamDestroy(s->handle));
     }
 
     stk_wait_finish(&s->store);
