@@ -1,1 +1,0 @@
-#include <penstock/base.h>
