@@ -53,7 +53,9 @@ static enum pen_status fill(struct stk_pool *pool, struct stk_buffer *buffer,
         pool->type->alloc(&pool->source, bytes, &block, &inner);
     if (st) {
         char each[32], all[32];
-        const uint64_t total = (uint64_t)bytes * pool->blocks;
+        size_t total = 0;
+        if (!stk_mul(bytes, pool->blocks, &total))
+            total = SIZE_MAX;
         stk_format_size(bytes, each, sizeof(each));
         stk_format_size(total, all, sizeof(all));
         return pen_error_set(err, st, inner.native, pool->owner,

@@ -198,7 +198,7 @@ PEN_TEST(a_block_beyond_all_memory_is_refused_with_its_size)
     struct stk_ledger *l = stk_ledger_create(true);
     const struct stk_pool_params p = {
         .mem = PEN_MEM_HOST,
-        .block_bytes = SIZE_MAX / 2,
+        .block_bytes = SIZE_MAX,
         .blocks = 2,
         .ledger = l,
         .owner = "big.output",
@@ -206,8 +206,8 @@ PEN_TEST(a_block_beyond_all_memory_is_refused_with_its_size)
     struct stk_pool *pool = NULL;
     struct pen_error err = { 0 };
     assert_int_equal(stk_pool_create(&p, &pool, &err), PEN_E_NOMEM);
-    assert_non_null(strstr(err.text, "8.00 EiB"));
-    assert_non_null(strstr(err.text, "9223372036854775807"));
+    assert_non_null(strstr(err.text, "16.00 EiB"));
+    assert_non_null(strstr(err.text, "18446744073709551615"));
     assert_int_equal(host_totals(l).live, 0);
     stk_ledger_destroy(&l);
 }
