@@ -225,11 +225,11 @@ void stk_pool_destroy(struct stk_pool **handle)
 
     pthread_mutex_lock(&pool->lock);
     pool->closed = true;
+    pool->in_use++;  // ours: keeps the storage until the free blocks are gone
     while (pool->calling)
         pthread_cond_wait(&pool->quiet, &pool->lock);
     struct stk_buffer *buffer = pool->first;
     pool->first = pool->last = NULL;
-    pool->in_use++;  // ours, until the free blocks are gone
     pthread_mutex_unlock(&pool->lock);
 
     for (; buffer; buffer = buffer->next) {
