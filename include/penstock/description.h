@@ -10,8 +10,10 @@ PEN_BEGIN
 // place of every value in the text. Reading touches nothing but the file.
 struct pen_description;
 
-// Read a pipeline file. What is wrong with its JSON or shape is appended to
-// `issues`; then the status is PEN_E_CONFIG and *out NULL.
+// Read a pipeline file. What is wrong with its JSON is appended to `issues`;
+// then the status is PEN_E_CONFIG and *out NULL. What is wrong with its shape
+// (a wrong type, an unknown key) is kept and told by pen_validate() and by
+// planning together with everything else, so that one pass tells all.
 // Errors: PEN_E_CONFIG; PEN_E_IO file missing or unreadable (err only);
 //         PEN_E_LIMIT larger than 64 MiB; PEN_E_NOMEM.
 // Thread: setup.

@@ -14,55 +14,99 @@
 // --- issues -----------------------------------------------------------------
 
 // Append an issue; line and column are looked up in `desc` (NULL: none).
-PEN_PRINTF(7, 8) void
-stk_issue_add(struct pen_issues *issues, const struct pen_description *desc,
-              enum pen_severity severity, const char *code,
-              const char *pointer, const char *suggestion,
-              const char *format, ...);
+PEN_PRINTF(7, 8)
+void stk_issue_add(struct pen_issues *issues,
+                   const struct pen_description *desc,
+                   enum pen_severity severity, const char *code,
+                   const char *pointer, const char *suggestion,
+                   const char *format, ...);
+// The same at a place that is known already.
+PEN_PRINTF(8, 9)
+void stk_issue_add_at(struct pen_issues *issues, enum pen_severity severity,
+                      const char *code, int line, int column,
+                      const char *pointer, const char *suggestion,
+                      const char *format, ...);
+// Append copies of all issues of `from`.
+void stk_issues_append(struct pen_issues *to, const struct pen_issues *from);
+// Adding never fails at the spot: that memory ran out is remembered, and
+// whoever was asked to check something returns PEN_E_NOMEM in the end.
+void stk_issues_fail(struct pen_issues *issues);
+bool stk_issues_failed(const struct pen_issues *issues);
+// The status of a check that began when there were `before` errors: PEN_OK,
+// PEN_E_NOMEM, or PEN_E_CONFIG with the first error in `err`.
+PEN_NODISCARD enum pen_status stk_issues_status(const struct pen_issues *issues,
+                                                size_t before,
+                                                struct pen_error *err);
 
-// --- positions --------------------------------------------------------------
+// What check() of a class complains to.
+struct pen_check {
+    struct pen_issues *issues;
+    const struct pen_description *desc;
+    const char *pointer;  // of the module
+    size_t errors;
+};
 
-// Line and column of every JSON pointer of a text; also finds what jansson
-// does not tell apart: duplicate keys, depth, NaN and Infinity.
+// --- positions and values ---------------------------------------------------
+
+// Line and column of every JSON pointer of a text. The scan also makes the
+// values (*root, may be NULL; new reference): jansson's own reader drops
+// characters without a word when memory runs out, and does not tell apart
+// what went wrong where. Any value may stand at the top. Complaints are E000
+// (syntax, stops the scan) and E002 (duplicate keys).
+// Errors: PEN_E_CONFIG, PEN_E_LIMIT more than STK_MAX_VALUES, PEN_E_NOMEM.
 struct stk_positions;
+enum { STK_MAX_DEPTH = 256, STK_MAX_VALUES = 8 << 20 };
 PEN_NODISCARD enum pen_status
 stk_positions_scan(const char *text, size_t length, const char *name,
-                   struct stk_positions **out, struct pen_issues *issues,
-                   struct pen_error *err);
-// False if there is no such pointer. Of an object's member the key's place.
+                   struct stk_positions **out, json_t **root,
+                   struct pen_issues *issues, struct pen_error *err);
+// Look up the first `length` bytes of `pointer`; false if there is no such
+// pointer. Of an object's member it is the key's place.
 bool stk_positions_find(const struct stk_positions *p, const char *pointer,
-                        int *line, int *column);
+                        size_t length, int *line, int *column);
 void stk_positions_destroy(struct stk_positions **p);
+
+// `base` + "/" + `key`, escaped as RFC 6901 wants; NULL: out of memory.
+char *stk_pointer_join(struct stk_arena *arena, const char *base,
+                       const char *key);
+bool stk_utf8_valid(const char *s);
+// The value as JSON text for a message, cut to fit `size`.
+void stk_json_brief(const json_t *value, char *text, size_t size);
 
 // --- description ------------------------------------------------------------
 
 struct stk_desc_module {
-    const char *id, *type;
-    json_t *props;         // borrowed from root; NULL if there are none
-    const char *pointer;   // "/modules/blur" (escaped as RFC 6901)
+    const char *id, *type;  // type "": the entry is broken, and that is told
+    json_t *props;          // borrowed from root; NULL if there are none
+    const char *pointer;    // "/modules/blur" (escaped as RFC 6901)
 };
 struct stk_desc_connection {
     const char *from, *from_pin;  // pin NULL: not named
     const char *to, *to_pin;
     bool sieve;
-    int32_t depth;                // 0: not given
+    int32_t depth;  // 0: not given
     enum stk_policy policy;
-    const char *pointer;          // "/connections/0"
+    const char *pointer;  // "/connections/0"
 };
 struct pen_description {
     struct stk_arena arena;
-    const char *file;             // name for messages
+    const char *file;  // name for messages
     const char *name;
-    const char *device;           // settings.device; "auto"
-    int32_t queue_depth;          // settings.queue_depth; 0: not given
+    const char *device;   // settings.device; "auto"
+    int32_t queue_depth;  // settings.queue_depth; 0: not given
     bool auto_bridge;
-    const char *streams;          // settings.cuda.streams; "shared"
-    const char *on_error;         // settings.onError; NULL: not given
-    uint64_t budget[PEN_MEM_COUNT];  // 0: not given
+    const char *streams;                   // settings.cuda.streams; "shared"
+    const char *on_error;                  // settings.onError; NULL: not given
+    uint64_t budget[PEN_MEM_COUNT];        // 0: not given
     int32_t h2d_per_frame, d2h_per_frame;  // -1: not given
     json_t *root;
     struct stk_positions *positions;
-    struct stk_desc_module *modules;       // in the order of the file
+    struct pen_issues *issues;  // of the shape; told by resolve
+    bool incomplete;            // a connection could not be read: what
+                                // is not connected is no news
+    const char **overridden;    // pointers that pen_description_set gave
+    uint32_t overridden_count;
+    struct stk_desc_module *modules;  // in the order of the file
     uint32_t module_count;
     struct stk_desc_connection *connections;
     uint32_t connection_count;
@@ -72,13 +116,16 @@ struct pen_description {
 
 // Fill `params` (zeroed, of the table's struct) with defaults, then with what
 // `props` says; complaints go to `issues` under `pointer`/props/KEY. `base`
-// is the table of base properties, parsed into `base_params`. Strings go to
-// `arena`. Returns the number of errors.
+// is filled from the table of base properties (and the settings' onError).
+// Strings go to `arena`. Returns the number of errors; that memory ran out is
+// remembered in `issues`.
 size_t stk_props_parse(const struct pen_prop *table, void *params,
                        struct stk_base_params *base_params, json_t *props,
                        const char *pointer, const struct pen_description *desc,
                        struct stk_arena *arena, struct pen_issues *issues,
                        const char *type_name);
+// Whether `text` is a policy: "stop", "drop", "retry:n".
+bool stk_on_error_valid(const char *text);
 // The table of base properties (offsets into struct stk_base_params).
 const struct pen_prop *stk_base_props(void);
 // Set one property from text ("HostToDevice", "15", "RGB"): for aliases and
@@ -90,6 +137,15 @@ PEN_NODISCARD enum pen_status stk_prop_set_text(const struct pen_prop *table,
                                                 struct pen_error *err);
 // The value of a property as JSON (new reference; NULL: out of memory).
 json_t *stk_prop_get_json(const struct pen_prop *row, const void *params);
+
+// --- registry ---------------------------------------------------------------
+
+// An empty registry: pen_registry_create() without the built-in classes.
+PEN_NODISCARD enum pen_status stk_registry_new(struct pen_registry **out,
+                                               struct pen_error *err);
+// Class number `i` in alphabetical order, or NULL.
+const struct pen_module_class *stk_registry_at(const struct pen_registry *r,
+                                               size_t i);
 
 // --- the checked graph ------------------------------------------------------
 
@@ -106,7 +162,7 @@ struct stk_edge {
     uint32_t from, from_pin, to, to_pin;
 };
 struct stk_graph {
-    struct stk_node *nodes;   // topological order
+    struct stk_node *nodes;  // topological order
     uint32_t node_count;
     struct stk_edge *edges;
     uint32_t edge_count;
