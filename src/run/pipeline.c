@@ -1,1 +1,923 @@
-#include <penstock/base.h>
+// The life of a pipeline: planned, started, ended, torn down.
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../graph/graph.h"
+#include "run.h"
+
+const char *pen_state_name(enum pen_state state)
+{
+    switch (state) {
+    case PEN_STATE_CREATED:
+        return "created";
+    case PEN_STATE_RUNNING:
+        return "running";
+    case PEN_STATE_DRAINING:
+        return "draining";
+    case PEN_STATE_DONE:
+        return "done";
+    case PEN_STATE_FAILED:
+        return "failed";
+    case PEN_STATE_STOPPED:
+        return "stopped";
+    case PEN_STATE_ABANDONED:
+        return "abandoned";
+    }
+    return "?";
+}
+
+static void set_state(struct pen_pipeline *p, enum pen_state state)
+{
+    atomic_store(&p->state, (int)state);
+}
+
+enum pen_state pen_pipeline_state(const struct pen_pipeline *pipeline)
+{
+    return (enum pen_state)atomic_load(&pipeline->state);
+}
+
+const struct pen_plan *pen_pipeline_plan(const struct pen_pipeline *pipeline)
+{
+    return pipeline->plan;
+}
+
+// The log of the user is his again after destroy, even if a module that never
+// came back writes to it later.
+static void log_on(void *cookie, enum pen_log_level level, const char *topic,
+                   const char *text)
+{
+    struct pen_pipeline *p = cookie;
+    const struct pen_log *log = atomic_load(&p->user_log);
+    if (log && log->message)
+        log->message(log->cookie, level, topic, text);
+}
+
+// --- errors -----------------------------------------------------------------
+
+static void wake_all(struct pen_pipeline *p)
+{
+    for (uint32_t i = 0; i < p->module_count; i++)
+        stk_task_wake(&p->modules[i].task);
+}
+
+// The module and the frame in front of what the failing function said.
+static void locate(struct pen_error *out, const struct pen_module *m,
+                   const uint64_t *frame, const struct pen_error *err)
+{
+    *out = *err;
+    if (!m)
+        return;
+    const size_t id = strlen(m->id);
+    const bool of_module = strncmp(err->where, m->id, id) == 0 &&
+                           (!err->where[id] || err->where[id] == '.');
+    if (!of_module)
+        snprintf(out->where, sizeof(out->where), "%s", m->id);
+    const char *place = of_module ? "" : err->where;
+    char number[48] = "";
+    if (frame)
+        snprintf(number, sizeof(number),
+                 "frame %llu: ", (unsigned long long)*frame);
+    // Cut if it has to be: the rest would not be a sentence anyway.
+    const int n = snprintf(out->text, sizeof(out->text), "%s%s%s%s", number,
+                           place, *place ? ": " : "", err->text);
+    if (n >= (int)sizeof(out->text))
+        memcpy(out->text + sizeof(out->text) - 4, "...", 4);
+}
+
+enum pen_status stk_pipeline_error(struct pen_pipeline *p,
+                                   const struct pen_module *m,
+                                   const uint64_t *frame, bool fatal,
+                                   const struct pen_error *err)
+{
+    pthread_mutex_lock(&p->error_lock);
+    // After the first fatal error the others only follow from it.
+    const bool follows = atomic_load(&p->failed);
+    if (!follows) {
+        struct stk_failure f = { .has_frame = frame != NULL,
+                                 .frame = frame ? *frame : 0,
+                                 .fatal = fatal };
+        snprintf(f.module, sizeof(f.module), "%s", m ? m->id : "");
+        locate(&f.err, m, frame, err);
+        // The last place is kept for the error that ends the run.
+        if (p->failure_count < STK_MAX_FAILURES - 1)
+            p->failures[p->failure_count] = f;
+        else if (fatal)
+            p->failures[STK_MAX_FAILURES - 1] = f;
+        p->failure_count++;
+        if (fatal) {
+            p->result = f.err;
+            atomic_store(&p->failed, true);
+        }
+    }
+    pthread_mutex_unlock(&p->error_lock);
+    if (fatal) {
+        atomic_store(&p->stopping, true);
+        wake_all(p);
+    }
+    return err->status;
+}
+
+void stk_pipeline_leak(struct pen_pipeline *p, enum stk_res res,
+                       const char *owner, const char *site, uint64_t bytes,
+                       uint64_t count)
+{
+    p->leaked += count;
+    for (uint32_t i = 0; i < p->leak_count; i++) {
+        struct stk_leak *l = &p->leaks[i];
+        if (l->res == res && !strcmp(l->owner, owner) &&
+            !strcmp(l->site, site)) {
+            l->bytes += bytes;
+            l->count += count;
+            return;
+        }
+    }
+    if (p->leak_count == p->leak_room) {
+        const uint32_t room = p->leak_room ? 2 * p->leak_room : 8;
+        struct stk_leak *leaks = realloc(p->leaks, room * sizeof(*leaks));
+        if (!leaks)
+            return;  // it is counted all the same
+        p->leaks = leaks;
+        p->leak_room = room;
+    }
+    struct stk_leak *l = &p->leaks[p->leak_count++];
+    *l = (struct stk_leak){ .res = res, .bytes = bytes, .count = count };
+    snprintf(l->owner, sizeof(l->owner), "%s", owner);
+    snprintf(l->site, sizeof(l->site), "%s", site);
+}
+
+// --- create -----------------------------------------------------------------
+
+static enum pen_status open_device(struct pen_pipeline *p,
+                                   const struct pen_description *desc,
+                                   const struct pen_device_params *params,
+                                   struct pen_error *err)
+{
+    const char *asked = pen_description_device(desc);
+    struct pen_device_params device = *params;
+    if (!device.selector)
+        device.selector = asked;
+    if (strcmp(device.selector, "auto") == 0)
+        device.selector = "cuda";
+    if (strcmp(asked, "cuda") == 0 && strcmp(device.selector, "emulated") == 0)
+        return pen_error_set(err, PEN_E_CONFIG, 0, "/settings/device",
+                             "the file asks for a real device (\"cuda\"), "
+                             "which forbids the emulated one");
+    device.log = &p->log;
+    PEN_TRY(stk_device_open(&device, p->ledger, &p->device, err));
+    struct pen_device_info info;
+    PEN_TRY(pen_device_get_info(p->device, &info, err));
+    snprintf(p->device_name, sizeof(p->device_name), "%s", info.name);
+    p->emulated = info.emulated;
+    return PEN_OK;
+}
+
+// What is really there, in place of what the profile supposes.
+static enum pen_status complete_profile(struct pen_pipeline *p,
+                                        const struct pen_description *desc,
+                                        struct pen_plan_params *params,
+                                        struct pen_error *err)
+{
+    struct pen_device_info info;
+    PEN_TRY(pen_device_get_info(p->device, &info, err));
+    p->profile = *(params->profile ? params->profile
+                                   : pen_profile_builtin("generic-cuda"));
+    p->profile.cuda = true;
+    params->profile = &p->profile;
+    uint64_t *budget = &params->budget[PEN_MEM_CUDA_DEVICE];
+    if (!*budget && !desc->budget[PEN_MEM_CUDA_DEVICE])
+        *budget = info.free_bytes / 10 * 9;
+    return PEN_OK;
+}
+
+static enum pen_status make_plan(struct pen_pipeline *p,
+                                 const struct pen_description *desc,
+                                 const struct pen_registry *registry,
+                                 const struct pen_pipeline_params *params,
+                                 struct pen_issues *issues,
+                                 struct pen_error *err)
+{
+    struct pen_plan_params plan = params->plan;
+    if (!plan.frames)
+        plan.frames = params->frames;
+
+    // The first plan only tells whether a device is needed: nothing is opened
+    // for a pipeline that is not valid anyway.
+    struct pen_issues *first = pen_issues_create();
+    if (!first)
+        return pen_error_set(err, PEN_E_NOMEM, 0, "plan", "out of memory");
+    plan.probe = false;
+    enum pen_status st =
+        pen_plan_create(desc, registry, &plan, &p->plan, first, err);
+    const bool again =
+        st == PEN_OK && (!params->no_probe || pen_plan_needs_device(p->plan));
+    if (!again && issues)
+        stk_issues_append(issues, first);
+    pen_issues_destroy(&first);
+    if (!again)
+        return st;
+
+    if (pen_plan_needs_device(p->plan)) {
+        PEN_TRY(open_device(p, desc, &params->device, err));
+        PEN_TRY(complete_profile(p, desc, &plan, err));
+    }
+    pen_plan_destroy(&p->plan);
+    plan.probe = !params->no_probe;
+    first = issues ? issues : pen_issues_create();
+    if (!first)
+        return pen_error_set(err, PEN_E_NOMEM, 0, "plan", "out of memory");
+    st = pen_plan_create(desc, registry, &plan, &p->plan, first, err);
+    if (!issues)
+        pen_issues_destroy(&first);
+    return st;
+}
+
+static enum pen_status out_of_memory(struct pen_error *err)
+{
+    return pen_error_set(err, PEN_E_NOMEM, 0, "pipeline",
+                         "no host memory for the pipeline");
+}
+
+static enum pen_status make_links(struct pen_pipeline *p, struct pen_error *err)
+{
+    const struct pen_plan *plan = p->plan;
+    // At least one element, so that NULL always means out of memory.
+    p->links = calloc(plan->edge_count + 1, sizeof(*p->links));
+    p->link_lists = calloc(plan->edge_count + 1, sizeof(*p->link_lists));
+    if (!p->links || !p->link_lists)
+        return out_of_memory(err);
+    p->link_count = plan->edge_count;
+    for (uint32_t i = 0; i < plan->edge_count; i++) {
+        const struct stk_plan_edge *edge = &plan->edges[i];
+        struct stk_link *link = &p->links[i];
+        link->from = &p->modules[edge->from];
+        link->to = &p->modules[edge->to];
+        link->from_pin = edge->from_pin;
+        link->to_pin = edge->to_pin;
+        PEN_TRY(stk_queue_init(&link->queue, edge->depth, edge->policy, err));
+        link->to->in[edge->to_pin] = link;
+        link->to->in_links++;
+        link->from->out_links++;
+        link->from->out[edge->from_pin].link_count++;
+    }
+
+    struct stk_link **room = p->link_lists;
+    for (uint32_t n = 0; n < p->module_count; n++) {
+        struct pen_module *m = &p->modules[n];
+        p->sinks += !m->out_links;
+        for (unsigned o = 0; o < m->outputs; o++) {
+            m->out[o].links = room;
+            room += m->out[o].link_count;
+            m->out[o].link_count = 0;
+        }
+    }
+    for (uint32_t i = 0; i < p->link_count; i++) {
+        struct stk_out_pin *pin = &p->links[i].from->out[p->links[i].from_pin];
+        pin->links[pin->link_count++] = &p->links[i];
+    }
+    return PEN_OK;
+}
+
+static enum pen_status make_modules(struct pen_pipeline *p,
+                                    struct pen_error *err)
+{
+    const struct pen_plan *plan = p->plan;
+    p->modules = calloc(plan->node_count + 1, sizeof(*p->modules));
+    if (!p->modules)
+        return out_of_memory(err);
+    p->module_count = plan->node_count;
+    for (uint32_t i = 0; i < plan->node_count; i++) {
+        const struct stk_plan_node *node = &plan->nodes[i];
+        struct pen_module *m = &p->modules[i];
+        m->pipeline = p;
+        m->number = i;
+        m->cls = node->cls;
+        m->id = node->id;
+        m->params = node->params;
+        m->inputs = node->inputs;
+        m->outputs = node->outputs;
+        m->cuda = node->cls->flags & PEN_CLASS_CUDA;
+        m->task.run = stk_actor_run;
+        m->task.blocks = node->cls->flags & PEN_CLASS_BLOCKS;
+        m->io.module = m;
+        for (unsigned pin = 0; pin < PEN_MAX_PINS; pin++)
+            m->io.forward[pin] = -1;
+        m->blocks.next = m->blocks.prev = &m->blocks;
+        pthread_mutex_init(&m->block_lock, NULL);
+        m->state = calloc(1, node->cls->state_size + 1);
+        if (!m->state) {
+            p->module_count = i + 1;
+            return out_of_memory(err);
+        }
+    }
+    return PEN_OK;
+}
+
+enum pen_status pen_pipeline_create(const struct pen_description *desc,
+                                    const struct pen_registry *registry,
+                                    const struct pen_pipeline_params *params,
+                                    struct pen_pipeline **out,
+                                    struct pen_issues *issues,
+                                    struct pen_error *err)
+{
+    static const struct pen_pipeline_params defaults = { 0 };
+    if (!params)
+        params = &defaults;
+    *out = NULL;
+    struct pen_pipeline *p = calloc(1, sizeof(*p));
+    if (!p)
+        return out_of_memory(err);
+    atomic_store(&p->user_log, params->log);
+    p->log.message = log_on;
+    p->log.cookie = p;
+    p->log.level = params->log ? params->log->level : PEN_LOG_NONE;
+    p->frame_limit = params->frames;
+    p->leaks_fatal = params->leaks_fatal;
+    p->leak_sites = params->leak_sites;
+    p->workers = params->workers;
+    pthread_mutex_init(&p->plan_lock, NULL);
+    pthread_mutex_init(&p->error_lock, NULL);
+    pthread_mutex_init(&p->sync_lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->sync_cond, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+
+    p->ledger = stk_ledger_create(params->leak_sites);
+    enum pen_status st = p->ledger ? PEN_OK : out_of_memory(err);
+    if (st == PEN_OK)
+        st = make_plan(p, desc, registry, params, issues, err);
+    if (st == PEN_OK) {
+        p->expected = p->plan->frames;
+        if (p->frame_limit && (!p->expected || p->expected > p->frame_limit))
+            p->expected = p->frame_limit;
+        st = make_modules(p, err);
+    }
+    if (st == PEN_OK)
+        st = make_links(p, err);
+    if (st != PEN_OK) {
+        pen_pipeline_destroy(&p);
+        return st;
+    }
+    *out = p;
+    return PEN_OK;
+}
+
+// --- pools ------------------------------------------------------------------
+
+static void buffer_returned(void *cookie)
+{
+    struct pen_module *m = cookie;
+    stk_task_wake(&m->task);
+}
+
+static enum pen_status make_pool(struct pen_pipeline *p, struct pen_module *m,
+                                 unsigned o, struct pen_error *err)
+{
+    const struct stk_plan_output *output = &p->plan->nodes[m->number].output[o];
+    struct stk_out_pin *pin = &m->out[o];
+    if (!output->blocks || !output->block_bytes)
+        return PEN_OK;
+    if (pin->made) {
+        if (stk_pool_block_bytes(pin->made) >= output->block_bytes)
+            return PEN_OK;
+        p->growths++;
+        return stk_pool_grow(pin->made, output->block_bytes, err);
+    }
+    char owner[160];
+    snprintf(owner, sizeof(owner), "%s.%s", m->id, m->cls->outputs[o].name);
+    const bool host = output->mem == PEN_MEM_HOST;
+    const struct stk_pool_params params = {
+        .mem = output->mem,
+        .block_bytes = output->block_bytes,
+        .blocks = output->blocks,
+        .dev = host ? NULL : p->device,
+        .ledger = p->ledger,
+        .owner = owner,
+        .returned = buffer_returned,
+        .cookie = m,
+    };
+    return stk_pool_create(&params, &pin->made, err);
+}
+
+static enum pen_status make_pools(struct pen_pipeline *p, struct pen_error *err)
+{
+    for (uint32_t n = 0; n < p->module_count; n++) {
+        for (unsigned o = 0; o < p->modules[n].outputs; o++)
+            PEN_TRY(make_pool(p, &p->modules[n], o, err));
+    }
+    return PEN_OK;
+}
+
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static enum pen_status settle(struct pen_pipeline *p, struct pen_module *m,
+                              uint32_t o, const struct pen_caps *caps,
+                              struct pen_error *err)
+{
+    const struct stk_plan_output *output = &p->plan->nodes[m->number].output[o];
+    // Width of one frame and height of another: the planned maximum has both.
+    struct pen_caps most = *caps;
+    most.width = larger(caps->width, output->caps.width);
+    most.height = larger(caps->height, output->caps.height);
+    if (most.bytes < output->caps.bytes)
+        most.bytes = output->caps.bytes;
+    PEN_TRY(stk_plan_settle(p->plan, m->number, o, &most, err));
+
+    struct pen_error why = { 0 };
+    const enum pen_status st = make_pools(p, &why);
+    // What was agreed stands even if memory for it is short.
+    atomic_fetch_add(&p->plan_generation, 1);
+    if (st != PEN_OK && err)
+        *err = why;
+    return st;
+}
+
+enum pen_status stk_pipeline_settle(struct pen_pipeline *p,
+                                    struct pen_module *m, uint32_t pin,
+                                    const struct pen_caps *caps,
+                                    struct pen_error *err)
+{
+    char text[96];
+    pen_caps_text(caps, text, sizeof(text));
+    pthread_mutex_lock(&p->plan_lock);
+    enum pen_status st = settle(p, m, pin, caps, err);
+    m->plan_seen = atomic_load(&p->plan_generation);
+    stk_actor_refresh(m);
+    if (st == PEN_OK && !m->out[pin].pool)
+        st = pen_error_set(err, PEN_E_STATE, 0, m->id,
+                           "the plan knows no size for %s even after %s",
+                           m->cls->outputs[pin].name, text);
+    pthread_mutex_unlock(&p->plan_lock);
+    if (st == PEN_OK)
+        pen_log_write(&p->log, PEN_LOG_INFO, "pen.run",
+                      "%s.%s gives %s: sizes are settled anew", m->id,
+                      m->cls->outputs[pin].name, text);
+    return st;
+}
+
+// --- start ------------------------------------------------------------------
+
+static enum pen_status load_kernels(struct pen_pipeline *p,
+                                    struct pen_error *err)
+{
+    for (uint32_t n = 0; n < p->module_count; n++) {
+        const struct pen_kernel_image *const *image =
+            p->modules[n].cls->kernels;
+        for (; p->modules[n].cuda && image && *image; image++) {
+            struct stk_kernels *loaded = NULL;
+            PEN_TRY(stk_kernels_load(p->device, *image, &loaded, err));
+        }
+    }
+    return PEN_OK;
+}
+
+static enum pen_status open_modules(struct pen_pipeline *p,
+                                    struct pen_error *err)
+{
+    for (uint32_t n = 0; n < p->module_count; n++) {
+        struct pen_error why = { 0 };
+        const enum pen_status st = stk_actor_open(&p->modules[n], &why);
+        if (st == PEN_OK)
+            continue;
+        if (st > 0)
+            pen_error_set(&why, PEN_E_STATE, 0, "",
+                          "open() returned %s instead of success or an error",
+                          pen_status_name(st));
+        if (err)
+            locate(err, &p->modules[n], NULL, &why);
+        return why.status;
+    }
+    return PEN_OK;
+}
+
+static enum pen_status make_ready(struct pen_pipeline *p, struct pen_error *err)
+{
+    uint32_t frames = 8;
+    for (uint32_t n = 0; n < p->module_count; n++) {
+        for (unsigned o = 0; o < p->modules[n].outputs; o++)
+            frames += p->plan->nodes[n].output[o].blocks;
+    }
+    PEN_TRY(stk_frame_pool_create(frames, p->ledger, &p->frame_pool, err));
+    if (p->device) {
+        PEN_TRY(stk_stream_create(p->device, "pipeline", &p->stream, err));
+        p->streams_made++;
+        PEN_TRY(load_kernels(p, err));
+    }
+    PEN_TRY(make_pools(p, err));
+    for (uint32_t n = 0; n < p->module_count; n++)
+        stk_actor_refresh(&p->modules[n]);
+    PEN_TRY(open_modules(p, err));
+
+    PEN_TRY(stk_sched_create(p->workers, p->ledger, &p->sched, err));
+    for (uint32_t n = 0; n < p->module_count; n++)
+        stk_sched_add(p->sched, &p->modules[n].task);
+    return PEN_OK;
+}
+
+static void tear_down(struct pen_pipeline *p, enum pen_state state);
+
+static enum pen_status refuse(const struct pen_pipeline *p, const char *what,
+                              struct pen_error *err)
+{
+    return pen_error_set(err, PEN_E_STATE, 0, "pipeline",
+                         "%s: the pipeline is %s", what,
+                         pen_state_name(pen_pipeline_state(p)));
+}
+
+enum pen_status pen_pipeline_start(struct pen_pipeline *pipeline,
+                                   struct pen_error *err)
+{
+    struct pen_pipeline *p = pipeline;
+    if (pen_pipeline_state(p) != PEN_STATE_CREATED)
+        return refuse(p, "cannot start", err);
+    struct pen_error why = { 0 };
+    p->started_at = stk_now();
+    enum pen_status st = make_ready(p, &why);
+    if (st == PEN_OK) {
+        set_state(p, PEN_STATE_RUNNING);
+        st = stk_sched_start(p->sched, &why);
+    }
+    if (st == PEN_OK) {
+        int running = PEN_STATE_RUNNING;
+        if (atomic_load(&p->draining))
+            atomic_compare_exchange_strong(&p->state, &running,
+                                           PEN_STATE_DRAINING);
+        return PEN_OK;
+    }
+    stk_pipeline_error(p, NULL, NULL, true, &why);
+    tear_down(p, PEN_STATE_FAILED);
+    if (err)
+        *err = why;
+    return st;
+}
+
+// --- the end ----------------------------------------------------------------
+
+static void synced(void *cookie)
+{
+    struct pen_pipeline *p = cookie;
+    pthread_mutex_lock(&p->sync_lock);
+    p->sync_reached = true;
+    pthread_cond_broadcast(&p->sync_cond);
+    pthread_mutex_unlock(&p->sync_lock);
+}
+
+static bool wait_synced(struct pen_pipeline *p, int64_t deadline)
+{
+    const struct timespec until = { .tv_sec = deadline / 1000000000,
+                                    .tv_nsec = deadline % 1000000000 };
+    int rc = 0;
+    pthread_mutex_lock(&p->sync_lock);
+    while (!p->sync_reached && rc != ETIMEDOUT) {
+        if (deadline < 0)
+            pthread_cond_wait(&p->sync_cond, &p->sync_lock);
+        else
+            rc = pthread_cond_timedwait(&p->sync_cond, &p->sync_lock, &until);
+    }
+    const bool reached = p->sync_reached;
+    pthread_mutex_unlock(&p->sync_lock);
+    return reached;
+}
+
+static bool wait_for_point(struct pen_pipeline *p, struct stk_point point,
+                           int64_t deadline, struct pen_error *err,
+                           enum pen_status *st)
+{
+    if (!p->sync_asked) {
+        p->sync_asked = true;
+        *st = stk_point_when(point, synced, p, err);
+        if (*st != PEN_OK) {
+            p->sync_asked = false;
+            return true;
+        }
+    }
+    if (!wait_synced(p, deadline))
+        return false;
+    p->sync_asked = p->sync_reached = false;
+    return true;
+}
+
+// Wait for what is still queued on the stream: only then is a frame that came
+// out known to be right, and memory free to go. False when the deadline came
+// first. An error of the device is an error of the run.
+static bool sync_stream(struct pen_pipeline *p, int64_t deadline)
+{
+    if (!p->stream)
+        return true;
+    struct pen_error err = { 0 };
+    enum pen_status st = PEN_OK;
+    if (p->sync_asked &&
+        !wait_for_point(p, (struct stk_point){ 0 }, deadline, &err, &st))
+        return false;
+    STK_SCOPE scope = { 0 };
+    st = stk_scope_enter(&scope, p->device, &err);
+    while (st == PEN_OK) {
+        struct stk_point point = { 0 };
+        const enum pen_status recorded =
+            stk_stream_record(p->stream, &point, &err);
+        if (recorded < 0) {
+            st = recorded;
+            break;
+        }
+        if (!wait_for_point(p, point, deadline, &err, &st))
+            return false;
+        if (st == PEN_OK && recorded == PEN_OK)
+            break;
+    }
+    if (st == PEN_OK && stk_device_lost(p->device)) {
+        STK_SCOPE lost = { 0 };
+        st = stk_scope_enter(&lost, p->device, &err);
+    }
+    if (st < 0)
+        stk_pipeline_error(p, NULL, NULL, true, &err);
+    return true;
+}
+
+static void add_leak(void *cookie, const struct stk_ledger_entry *entry)
+{
+    stk_pipeline_leak(cookie, entry->res, entry->owner, entry->site,
+                      entry->bytes, entry->count);
+}
+
+static void release_module(struct pen_module *m)
+{
+    for (unsigned i = 0; i < PEN_MAX_PINS; i++) {
+        pen_frame_unref(m->io.in[i]);
+        pen_frame_unref(m->io.out[i]);
+        m->io.in[i] = m->io.out[i] = NULL;
+    }
+    stk_actor_close(m);
+}
+
+// Give everything back, in the reverse order; what is then still in the
+// ledger is a leak. All tasks are done, or were never started.
+static void release_all(struct pen_pipeline *p)
+{
+    stk_ledger_set_steady(p->ledger, false);
+    for (uint32_t n = p->module_count; n-- > 0;)
+        release_module(&p->modules[n]);
+    for (uint32_t i = 0; i < p->link_count; i++) {
+        struct stk_queue *queue = &p->links[i].queue;
+        while (queue->ring && stk_queue_peek(queue) != STK_ITEM_NONE &&
+               stk_queue_peek(queue) != STK_ITEM_EOS)
+            pen_frame_unref(stk_queue_take(queue).frame);
+    }
+    for (uint32_t n = 0; n < p->module_count; n++) {
+        stk_module_reclaim(&p->modules[n]);
+        for (unsigned o = 0; o < p->modules[n].outputs; o++)
+            stk_pool_destroy(&p->modules[n].out[o].made);
+    }
+    stk_frame_pool_destroy(&p->frame_pool);
+
+    pthread_mutex_lock(&p->plan_lock);
+    struct stk_stream *stream = p->stream;
+    struct pen_device *device = p->device;
+    p->stream = NULL;
+    p->device = NULL;
+    if (stream)
+        p->launches = stk_stream_launches(stream);
+    if (device)
+        p->blocked = stk_device_blocked(device);
+    pthread_mutex_unlock(&p->plan_lock);
+    stk_stream_destroy(&stream);
+
+    // A module that kept a frame keeps its memory: that is told as a leak,
+    // and stays valid, with the device that it came from.
+    struct stk_ledger_totals frames;
+    stk_ledger_totals(p->ledger, STK_RES_FRAME, &frames);
+    p->kept = frames.live > 0;
+    if (!p->kept)
+        pen_device_close(&device);
+    stk_ledger_each(p->ledger, add_leak, p);
+}
+
+static void tear_down(struct pen_pipeline *p, enum pen_state state)
+{
+    p->ended_at = stk_now();
+    stk_sched_destroy(&p->sched);
+    sync_stream(p, -1);
+    release_all(p);
+    p->torn_down = true;
+
+    if (p->leaked && p->leaks_fatal && !atomic_load(&p->failed)) {
+        struct pen_error err;
+        const struct stk_leak *l = p->leaks;
+        if (l && *l->owner)
+            pen_error_set(&err, PEN_E_LEAK, 0, l->owner,
+                          "%llu bytes of %s were not released (%s); %llu "
+                          "such entries in all",
+                          (unsigned long long)l->bytes, stk_res_name(l->res),
+                          l->site, (unsigned long long)p->leaked);
+        else
+            pen_error_set(&err, PEN_E_LEAK, 0, "pipeline",
+                          "%llu allocations were not released",
+                          (unsigned long long)p->leaked);
+        stk_pipeline_error(p, NULL, NULL, true, &err);
+    }
+    struct pen_stats final;
+    stk_pipeline_collect(p, &final);
+    pthread_mutex_lock(&p->plan_lock);
+    p->final = final;
+    p->frozen = true;
+    pthread_mutex_unlock(&p->plan_lock);
+    set_state(p, atomic_load(&p->failed) ? PEN_STATE_FAILED : state);
+}
+
+static int64_t deadline_of(int64_t timeout)
+{
+    const int64_t now = stk_now();
+    if (timeout < 0)
+        return -1;
+    return timeout > INT64_MAX - now ? -1 : now + timeout;
+}
+
+static enum pen_status result_of(struct pen_pipeline *p, struct pen_error *err)
+{
+    if (!atomic_load(&p->failed))
+        return PEN_OK;
+    pthread_mutex_lock(&p->error_lock);
+    if (err)
+        *err = p->result;
+    const enum pen_status st = p->result.status;
+    pthread_mutex_unlock(&p->error_lock);
+    return st;
+}
+
+// Who has not come back, in `text`.
+static void name_stuck(struct pen_pipeline *p, char *text, size_t size)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (uint32_t n = 0; n < p->module_count && at < size - 1; n++) {
+        struct pen_module *m = &p->modules[n];
+        const char *call = atomic_load(&m->call);
+        if (stk_task_done(&m->task) || !call)
+            continue;
+        const double seconds =
+            (double)(stk_now() - atomic_load(&m->called)) / 1e9;
+        const int w =
+            snprintf(text + at, size - at, "%s%s has been in %s() for %.1f s",
+                     at ? ", " : "", m->id, call, seconds);
+        at += w > 0 ? (size_t)w : 0;
+    }
+    if (!text[0])
+        snprintf(text, size,
+                 "the device has not finished the work that is "
+                 "queued on the pipeline's stream");
+}
+
+void pen_pipeline_drain(struct pen_pipeline *pipeline)
+{
+    struct pen_pipeline *p = pipeline;
+    int running = PEN_STATE_RUNNING;
+    atomic_store(&p->draining, true);
+    if (!atomic_compare_exchange_strong(&p->state, &running,
+                                        PEN_STATE_DRAINING))
+        return;
+    for (uint32_t n = 0; n < p->module_count; n++) {
+        if (!p->modules[n].in_links)
+            stk_task_wake(&p->modules[n].task);
+    }
+}
+
+enum pen_status pen_pipeline_wait(struct pen_pipeline *pipeline,
+                                  int64_t timeout_ns, struct pen_error *err)
+{
+    struct pen_pipeline *p = pipeline;
+    const enum pen_state state = pen_pipeline_state(p);
+    if (state == PEN_STATE_CREATED || state == PEN_STATE_ABANDONED)
+        return refuse(p, "cannot wait", err);
+    if (!p->torn_down) {
+        const int64_t deadline = deadline_of(timeout_ns);
+        if (!stk_sched_wait(p->sched, deadline) || !sync_stream(p, deadline))
+            return pen_error_set(err, PEN_E_TIMEOUT, 0, "pipeline", "still %s",
+                                 pen_state_name(pen_pipeline_state(p)));
+        tear_down(p, PEN_STATE_DONE);
+    }
+    return result_of(p, err);
+}
+
+static void free_pipeline(struct pen_pipeline *p);
+
+// Whether nothing can still come back to the memory of an abandoned pipeline:
+// no thread is in it, and the device has done what was queued. Needs the lock.
+static bool is_deserted(const struct pen_pipeline *p)
+{
+    return p->threads_left && (!p->sync_asked || p->sync_reached);
+}
+
+// The last thread of an abandoned pipeline leaves.
+static void last_left(void *cookie)
+{
+    struct pen_pipeline *p = cookie;
+    pthread_mutex_lock(&p->sync_lock);
+    p->threads_left = true;
+    const bool last = p->orphan && is_deserted(p);
+    pthread_mutex_unlock(&p->sync_lock);
+    if (last)
+        free_pipeline(p);
+}
+
+static enum pen_status abandon(struct pen_pipeline *p, struct pen_error *err)
+{
+    char stuck[400];
+    name_stuck(p, stuck, sizeof(stuck));
+    struct pen_error why;
+    pen_error_set(&why, PEN_E_TIMEOUT, 0, "pipeline",
+                  "could not be stopped in time: %s", stuck);
+    stk_pipeline_error(p, NULL, NULL, true, &why);
+    p->ended_at = stk_now();
+    set_state(p, PEN_STATE_ABANDONED);
+    struct stk_sched *sched = p->sched;
+    if (stk_sched_abandon(sched, last_left, p))
+        p->sched = NULL;
+    else
+        p->threads_left = true;
+    if (err)
+        *err = why;
+    return PEN_E_TIMEOUT;
+}
+
+enum pen_status pen_pipeline_stop(struct pen_pipeline *pipeline,
+                                  int64_t deadline_ns, struct pen_error *err)
+{
+    struct pen_pipeline *p = pipeline;
+    if (p->torn_down)
+        return PEN_OK;
+    if (pen_pipeline_state(p) == PEN_STATE_ABANDONED)
+        return refuse(p, "cannot stop", err);
+    if (pen_pipeline_state(p) == PEN_STATE_CREATED) {
+        tear_down(p, PEN_STATE_STOPPED);
+        return PEN_OK;
+    }
+    const int64_t deadline = deadline_of(deadline_ns);
+    // It may have come to its end by itself just now.
+    const bool ended = stk_sched_wait(p->sched, 0);
+    atomic_store(&p->stopping, true);
+    wake_all(p);
+    if (!stk_sched_wait(p->sched, deadline) || !sync_stream(p, deadline))
+        return abandon(p, err);
+    tear_down(p, ended ? PEN_STATE_DONE : PEN_STATE_STOPPED);
+    return PEN_OK;
+}
+
+// Everything is given back; `p` itself at last.
+static void free_pipeline(struct pen_pipeline *p)
+{
+    if (!p->torn_down)
+        tear_down(p, pen_pipeline_state(p));
+    for (uint32_t n = 0; n < p->module_count; n++) {
+        pthread_mutex_destroy(&p->modules[n].block_lock);
+        free(p->modules[n].state);
+    }
+    for (uint32_t i = 0; p->links && i < p->link_count; i++)
+        stk_queue_finish(&p->links[i].queue);
+    free(p->modules);
+    free(p->links);
+    free(p->link_lists);
+    free(p->leaks);
+    pen_plan_destroy(&p->plan);
+    // Frames that are still out refer to it.
+    if (!p->kept)
+        stk_ledger_destroy(&p->ledger);
+    pthread_cond_destroy(&p->sync_cond);
+    pthread_mutex_destroy(&p->sync_lock);
+    pthread_mutex_destroy(&p->error_lock);
+    pthread_mutex_destroy(&p->plan_lock);
+    free(p);
+}
+
+void pen_pipeline_destroy(struct pen_pipeline **pipeline)
+{
+    struct pen_pipeline *p = *pipeline;
+    *pipeline = NULL;
+    if (!p)
+        return;
+    const enum pen_state state = pen_pipeline_state(p);
+    if (!p->torn_down && state != PEN_STATE_CREATED &&
+        state != PEN_STATE_ABANDONED) {
+        struct pen_error err;
+        // The state tells whether it worked.
+        if (pen_pipeline_stop(p, 5000000000, &err) != PEN_OK)
+            pen_log_write(&p->log, PEN_LOG_ERROR, "pen.run", "%s", err.text);
+    }
+    atomic_store(&p->user_log, NULL);
+    if (pen_pipeline_state(p) == PEN_STATE_ABANDONED) {
+        pthread_mutex_lock(&p->sync_lock);
+        const bool deserted = is_deserted(p);
+        p->orphan = true;
+        pthread_mutex_unlock(&p->sync_lock);
+        // Its last thread frees it, if that ever comes back.
+        if (!deserted)
+            return;
+    }
+    free_pipeline(p);
+}

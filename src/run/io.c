@@ -1,0 +1,476 @@
+// What a module may call: the part of module.h "for open(), prepare(), ...".
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/module.h>
+
+#include "run.h"
+
+const void *pen_module_params(const struct pen_module *m)
+{
+    return m->params;
+}
+
+void *pen_module_state(struct pen_module *m)
+{
+    return m->state;
+}
+
+const char *pen_module_id(const struct pen_module *m)
+{
+    return m->id;
+}
+
+const struct pen_log *pen_module_log(const struct pen_module *m)
+{
+    return &m->pipeline->log;
+}
+
+uintptr_t pen_module_stream(const struct pen_module *m)
+{
+    return m->cuda ? stk_stream_handle(m->pipeline->stream) : 0;
+}
+
+// --- memory -----------------------------------------------------------------
+
+static void block_add(struct pen_module *m, struct stk_block *b)
+{
+    pthread_mutex_lock(&m->block_lock);
+    b->next = m->blocks.next;
+    b->prev = &m->blocks;
+    b->next->prev = b;
+    m->blocks.next = b;
+    pthread_mutex_unlock(&m->block_lock);
+}
+
+static void block_remove(struct pen_module *m, struct stk_block *b)
+{
+    pthread_mutex_lock(&m->block_lock);
+    b->prev->next = b->next;
+    b->next->prev = b->prev;
+    pthread_mutex_unlock(&m->block_lock);
+}
+
+// The header stands in front of the memory, which stays aligned to it.
+enum { BLOCK_ALIGN = 64 };
+PEN_STATIC_ASSERT(sizeof(struct stk_block) <= BLOCK_ALIGN,
+                  "the header does not fit");
+
+enum pen_status pen_module_alloc(struct pen_module *m, size_t bytes, void **out,
+                                 struct pen_error *err)
+{
+    *out = NULL;
+    size_t all = 0;
+    char *memory = NULL;
+    if (stk_add(bytes, BLOCK_ALIGN, &all) && stk_align(all, BLOCK_ALIGN, &all))
+        memory = aligned_alloc(BLOCK_ALIGN, all);
+    if (!memory)
+        return pen_error_set(err, PEN_E_NOMEM, 0, m->id,
+                             "no memory for %zu bytes of workspace", bytes);
+    memset(memory, 0, all);
+    struct stk_block *b = (struct stk_block *)memory;
+    b->bytes = all;
+    stk_ledger_add(m->pipeline->ledger, STK_RES_HOST, (uintptr_t)b, all, m->id,
+                   PEN_HERE);
+    block_add(m, b);
+    *out = memory + BLOCK_ALIGN;
+    return PEN_OK;
+}
+
+void pen_module_free(struct pen_module *m, void *memory)
+{
+    if (!memory)
+        return;
+    struct stk_block *b = (struct stk_block *)((char *)memory - BLOCK_ALIGN);
+    block_remove(m, b);
+    stk_ledger_remove(m->pipeline->ledger, STK_RES_HOST, (uintptr_t)b,
+                      b->bytes);
+    free(b);
+}
+
+enum pen_status pen_module_alloc_device(struct pen_module *m, size_t bytes,
+                                        uint64_t *out, struct pen_error *err)
+{
+    struct pen_pipeline *p = m->pipeline;
+    *out = 0;
+    if (!m->cuda)
+        return pen_error_set(err, PEN_E_STATE, 0, m->id,
+                             "device memory is for classes with "
+                             "PEN_CLASS_CUDA");
+    struct stk_block *b = calloc(1, sizeof(*b));
+    if (!b)
+        return pen_error_set(err, PEN_E_NOMEM, 0, m->id, "out of memory");
+    b->bytes = bytes;
+    enum pen_status st =
+        stk_device_alloc(p->device, bytes, m->id, PEN_HERE, &b->address, err);
+    if (st != PEN_OK) {
+        free(b);
+        return st;
+    }
+    block_add(m, b);
+    *out = b->address;
+
+    // Zeroed like host memory. Whatever uses it comes later on the stream.
+    st = stk_stream_fill(p->stream, *out, 0, bytes, err);
+    if (st != PEN_OK) {
+        pen_module_free_device(m, *out);
+        *out = 0;
+    }
+    return st;
+}
+
+static struct stk_block *find_device_block(struct pen_module *m,
+                                           uint64_t address)
+{
+    pthread_mutex_lock(&m->block_lock);
+    struct stk_block *b = m->blocks.next;
+    while (b != &m->blocks && b->address != address)
+        b = b->next;
+    pthread_mutex_unlock(&m->block_lock);
+    return b != &m->blocks ? b : NULL;
+}
+
+void pen_module_free_device(struct pen_module *m, uint64_t address)
+{
+    struct stk_block *b = address ? find_device_block(m, address) : NULL;
+    if (!b)
+        return;
+    block_remove(m, b);
+    stk_device_free(m->pipeline->device, b->address, b->bytes);
+    free(b);
+}
+
+void stk_module_reclaim(struct pen_module *m)
+{
+    struct pen_pipeline *p = m->pipeline;
+    while (m->staging) {
+        struct stk_staging *s = m->staging;
+        m->staging = s->next;
+        stk_pinned_free(p->device, s->memory, s->bytes);
+        free(s);
+    }
+    while (m->blocks.next && m->blocks.next != &m->blocks) {
+        struct stk_block *b = m->blocks.next;
+        if (b->address) {
+            stk_pipeline_leak(p, STK_RES_CUDA_DEVICE, m->id,
+                              "pen_module_alloc_device", b->bytes, 1);
+            pen_module_free_device(m, b->address);
+        } else {
+            stk_pipeline_leak(p, STK_RES_HOST, m->id, "pen_module_alloc",
+                              b->bytes, 1);
+            pen_module_free(m, (char *)b + BLOCK_ALIGN);
+        }
+    }
+}
+
+// --- filling device memory --------------------------------------------------
+
+// Pinned memory for `bytes` that no queued copy reads any more. Kept with the
+// module, so that what fills every frame allocates once.
+static enum pen_status take_staging(struct pen_module *m, size_t bytes,
+                                    struct stk_staging **out,
+                                    struct pen_error *err)
+{
+    struct pen_pipeline *p = m->pipeline;
+    for (struct stk_staging *s = m->staging; s; s = s->next) {
+        if (s->bytes >= bytes && !s->in_call && stk_point_reached(s->point)) {
+            *out = s;
+            return PEN_OK;
+        }
+    }
+    struct stk_staging *s = calloc(1, sizeof(*s));
+    if (!s)
+        return pen_error_set(err, PEN_E_NOMEM, 0, m->id, "out of memory");
+    const enum pen_status st =
+        stk_pinned_alloc(p->device, bytes, m->id, PEN_HERE, &s->memory, err);
+    if (st != PEN_OK) {
+        free(s);
+        return st;
+    }
+    s->bytes = bytes;
+    s->next = m->staging;
+    m->staging = s;
+    *out = s;
+    return PEN_OK;
+}
+
+// Outside of a frame's calls (open, drain, close): no call records a point
+// later, and the thread may wait.
+static enum pen_status record_now(struct pen_pipeline *p, struct stk_staging *s,
+                                  struct pen_error *err)
+{
+    struct stk_point point = { 0 };
+    enum pen_status st = stk_stream_record(p->stream, &point, err);
+    while (st == PEN_AGAIN) {
+        PEN_TRY(stk_point_wait(point, err));
+        st = stk_stream_record(p->stream, &point, err);
+    }
+    if (st == PEN_OK)
+        s->point = point;
+    return st;
+}
+
+enum pen_status pen_module_fill_device(struct pen_module *m, uint64_t address,
+                                       const void *bytes, size_t count,
+                                       struct pen_error *err)
+{
+    struct pen_pipeline *p = m->pipeline;
+    if (!m->cuda)
+        return pen_error_set(err, PEN_E_STATE, 0, m->id,
+                             "device memory is for classes with "
+                             "PEN_CLASS_CUDA");
+    if (!count)
+        return PEN_OK;
+    struct stk_staging *s = NULL;
+    PEN_TRY(take_staging(m, count, &s, err));
+    memcpy(s->memory, bytes, count);
+    // From here on the copy may be under way whatever is returned.
+    s->in_call = true;
+    PEN_TRY(stk_stream_copy(p->stream, STK_COPY_H2D, address,
+                            (uintptr_t)s->memory, count, err));
+    if (m->stage == STK_STAGE_FREE || m->stage == STK_STAGE_ENDING) {
+        PEN_TRY(record_now(p, s, err));
+        s->in_call = false;
+    } else {
+        m->io.stream_used = true;
+    }
+    return PEN_OK;
+}
+
+// --- the frames of a call ---------------------------------------------------
+
+struct pen_frame *pen_input(const struct pen_io *io, uint32_t pin)
+{
+    return pin < PEN_MAX_PINS ? io->in[pin] : NULL;
+}
+
+struct pen_frame *pen_output(const struct pen_io *io, uint32_t pin)
+{
+    return pin < PEN_MAX_PINS && io->prepared ? io->out[pin] : NULL;
+}
+
+uint64_t pen_io_index(const struct pen_io *io)
+{
+    return io->index;
+}
+
+// A module gets its io as constant; what it asks for is noted behind it.
+static struct pen_io *own(const struct pen_io *io)
+{
+    return &io->module->io;
+}
+
+static bool of_this_call(const struct pen_io *io, const struct pen_frame *frame)
+{
+    for (unsigned i = 0; frame && i < PEN_MAX_PINS; i++) {
+        if (io->in[i] == frame || io->out[i] == frame)
+            return true;
+    }
+    return false;
+}
+
+static void note_use(struct pen_io *io, struct pen_frame *frame,
+                     unsigned access)
+{
+    io->stream_used = true;
+    for (uint32_t i = 0; i < io->use_count; i++) {
+        if (io->uses[i].frame == frame) {
+            io->uses[i].access |= access;
+            return;
+        }
+    }
+    io->uses[io->use_count++] = (struct stk_use){ frame, access };
+}
+
+enum pen_status pen_acquire(const struct pen_io *io, struct pen_frame *frame,
+                            enum pen_place place, unsigned access,
+                            struct pen_view *out, struct pen_error *err)
+{
+    struct pen_module *m = io->module;
+    if (!of_this_call(io, frame))
+        return pen_error_set(err, PEN_E_STATE, 0, m->id,
+                             "acquired a frame that is not one of this call");
+    switch (place) {
+    case PEN_ON_HOST:
+        return stk_frame_on_host(frame, access, out, err);
+    case PEN_ON_STREAM:
+        if (!m->cuda)
+            return pen_error_set(err, PEN_E_STATE, 0, m->id,
+                                 "acquired a frame on the stream without "
+                                 "PEN_CLASS_CUDA");
+        PEN_TRY(
+            stk_frame_on_stream(frame, m->pipeline->stream, access, out, err));
+        note_use(own(io), frame, access);
+        return PEN_OK;
+    }
+    return pen_error_set(err, PEN_E_ARG, 0, m->id,
+                         "%d is no place to acquire a frame", (int)place);
+}
+
+enum pen_status pen_launch(const struct pen_io *io,
+                           const struct pen_kernel_image *image,
+                           uint32_t kernel, const struct pen_grid *grid,
+                           const void *args, size_t args_size,
+                           struct pen_error *err)
+{
+    struct pen_module *m = io->module;
+    bool named = false;
+    for (size_t i = 0; m->cls->kernels && m->cls->kernels[i]; i++)
+        named = named || m->cls->kernels[i] == image;
+    if (!named || !m->cuda)
+        return pen_error_set(err, PEN_E_ARG, 0, m->id,
+                             "launched a kernel of an image that its class "
+                             "does not name");
+    struct stk_kernels *kernels = stk_kernels_find(m->pipeline->device, image);
+    if (!kernels)
+        return pen_error_set(err, PEN_E_STATE, 0, m->id,
+                             "the kernels \"%s\" are not loaded", image->name);
+    own(io)->stream_used = true;
+    return stk_stream_launch(m->pipeline->stream, kernels, kernel, grid, args,
+                             args_size, err);
+}
+
+// --- copies -----------------------------------------------------------------
+
+static bool same_picture(const struct pen_view *a, const struct pen_view *b)
+{
+    if (a->format != b->format || a->width != b->width ||
+        a->height != b->height || a->planes != b->planes)
+        return false;
+    for (uint32_t i = 0; i < a->planes; i++) {
+        if (a->plane[i].row_bytes != b->plane[i].row_bytes ||
+            a->plane[i].rows != b->plane[i].rows)
+            return false;
+    }
+    return true;
+}
+
+static uint64_t samples(const struct pen_view *view)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < view->planes; i++)
+        bytes +=
+            (uint64_t)view->plane[i].row_bytes * (uint64_t)view->plane[i].rows;
+    return view->format ? bytes : view->bytes;
+}
+
+// Both ends are host memory: the thread that asks copies.
+static enum pen_status copy_on_host(struct pen_module *m,
+                                    const struct pen_view *dst,
+                                    const struct pen_view *src,
+                                    struct pen_error *err)
+{
+    if (!src->format) {
+        if (src->bytes > dst->bytes)
+            return pen_error_set(err, PEN_E_ARG, 0, m->id,
+                                 "copies %zu bytes into a frame of %zu",
+                                 src->bytes, dst->bytes);
+        memcpy(dst->plane[0].host, src->plane[0].host, src->bytes);
+        return PEN_OK;
+    }
+    if (!same_picture(dst, src))
+        return pen_error_set(err, PEN_E_ARG, 0, m->id,
+                             "copies between pictures of different formats "
+                             "or sizes");
+    for (uint32_t i = 0; i < src->planes; i++) {
+        const char *from = src->plane[i].host;
+        char *to = dst->plane[i].host;
+        for (int32_t y = 0; y < src->plane[i].rows; y++) {
+            memcpy(to, from, src->plane[i].row_bytes);
+            from += src->plane[i].pitch;
+            to += dst->plane[i].pitch;
+        }
+    }
+    return PEN_OK;
+}
+
+// Whether a view was acquired on the stream in this call.
+static bool on_stream(const struct pen_io *io, const struct pen_view *view)
+{
+    const uint64_t at = view->plane[0].address;
+    for (uint32_t i = 0; i < io->use_count; i++) {
+        const struct stk_buffer *b = io->uses[i].frame->buffer;
+        if (at - b->address < b->bytes)
+            return true;
+    }
+    return false;
+}
+
+enum pen_status pen_copy(const struct pen_io *io, const struct pen_view *dst,
+                         const struct pen_view *src, struct pen_error *err)
+{
+    struct pen_module *m = io->module;
+    struct pen_pipeline *p = m->pipeline;
+    const bool to_device = dst->mem == PEN_MEM_CUDA_DEVICE;
+    const bool from_device = src->mem == PEN_MEM_CUDA_DEVICE;
+    unsigned kind = 0;
+    if (!to_device && !from_device) {
+        if (on_stream(io, dst) || on_stream(io, src))
+            return pen_error_set(err, PEN_E_UNSUPPORTED, 0, m->id,
+                                 "queues a copy from host to host; acquire "
+                                 "both frames on the host");
+        PEN_TRY(copy_on_host(m, dst, src, err));
+    } else {
+        if (!m->cuda)
+            return pen_error_set(err, PEN_E_STATE, 0, m->id,
+                                 "copies on the stream without "
+                                 "PEN_CLASS_CUDA");
+        own(io)->stream_used = true;
+        kind = !from_device ? STK_COPY_H2D
+               : !to_device ? STK_COPY_D2H
+                            : STK_COPY_D2D;
+        PEN_TRY(stk_transfer(p->stream, dst, src, err));
+    }
+    atomic_fetch_add_explicit(&p->copies[kind], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->copy_bytes[kind], samples(src),
+                              memory_order_relaxed);
+    return PEN_OK;
+}
+
+void pen_forward(const struct pen_io *io, uint32_t in_pin, uint32_t out_pin)
+{
+    if (in_pin < PEN_MAX_PINS && out_pin < PEN_MAX_PINS)
+        own(io)->forward[out_pin] = (int)in_pin;
+}
+
+// --- parking ----------------------------------------------------------------
+
+static enum pen_status not_cuda(const struct pen_module *m,
+                                struct pen_error *err)
+{
+    return pen_error_set(err, PEN_E_STATE, 0, m->id,
+                         "parks on the device without PEN_CLASS_CUDA");
+}
+
+enum pen_status pen_park_on_stream(const struct pen_io *io, bool *reached,
+                                   struct pen_error *err)
+{
+    struct pen_module *m = io->module;
+    *reached = atomic_load(&m->park) == STK_PARK_REACHED;
+    if (*reached)
+        return PEN_OK;
+    if (!m->cuda)
+        return not_cuda(m, err);
+    struct stk_point point = { 0 };
+    const enum pen_status st =
+        stk_stream_record(m->pipeline->stream, &point, err);
+    if (st < 0)
+        return st;
+    m->park_point = point;
+    atomic_store(&m->park, st == PEN_AGAIN ? STK_PARK_ROOM : STK_PARK_STREAM);
+    return PEN_OK;
+}
+
+enum pen_status pen_park_on_context(const struct pen_io *io, bool *reached,
+                                    struct pen_error *err)
+{
+    struct pen_module *m = io->module;
+    *reached = atomic_load(&m->park) == STK_PARK_REACHED;
+    if (*reached)
+        return PEN_OK;
+    if (!m->cuda)
+        return not_cuda(m, err);
+    atomic_store(&m->park, STK_PARK_CONTEXT);
+    return PEN_OK;
+}

@@ -1,0 +1,482 @@
+// What is told about a run: numbers, a text for people, an object for
+// programs.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "../base/str.h"
+#include "run.h"
+
+static const enum stk_res counted[] = {
+    STK_RES_HOST,   STK_RES_HOST_PINNED, STK_RES_CUDA_DEVICE, STK_RES_DMABUF,
+    STK_RES_STREAM, STK_RES_EVENT,       STK_RES_KERNELS,     STK_RES_FRAME,
+};
+
+// The ends of memory names in reports.
+static const struct {
+    enum pen_mem_type mem;
+    const char *key;
+} memories[] = {
+    { PEN_MEM_HOST, "host" },
+    { PEN_MEM_HOST_PINNED, "host_pinned" },
+    { PEN_MEM_CUDA_DEVICE, "cuda_device" },
+    { PEN_MEM_DMABUF, "dmabuf" },
+};
+enum { MEMORIES = sizeof(memories) / sizeof(memories[0]) };
+
+static double seconds_of(const struct pen_pipeline *p)
+{
+    if (!p->started_at)
+        return 0;
+    const int64_t ended = atomic_load(&p->ended_at);
+    return (double)((ended ? ended : stk_now()) - p->started_at) / 1e9;
+}
+
+static double rate(uint64_t frames, double seconds)
+{
+    return seconds > 0 ? (double)frames / seconds : 0;
+}
+
+void pen_pipeline_progress(const struct pen_pipeline *pipeline,
+                           struct pen_progress *out)
+{
+    uint64_t expected = pipeline->expected;
+    *out = (struct pen_progress){
+        .frames = atomic_load(&pipeline->sink_frames),
+        .expected = expected * pipeline->sinks,
+        .seconds = seconds_of(pipeline),
+    };
+}
+
+static struct pen_transfer_stats copies(const struct pen_pipeline *p,
+                                        unsigned kind)
+{
+    return (struct pen_transfer_stats){
+        .count = atomic_load(&p->copies[kind]),
+        .bytes = atomic_load(&p->copy_bytes[kind]),
+    };
+}
+
+void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out)
+{
+    *out = (struct pen_stats){
+        .frames = atomic_load(&p->sink_frames),
+        .seconds = seconds_of(p),
+        .h2d = copies(p, STK_COPY_H2D),
+        .d2h = copies(p, STK_COPY_D2H),
+        .d2d = copies(p, STK_COPY_D2D),
+        .host_copy_bytes = atomic_load(&p->copy_bytes[0]),
+    };
+    for (uint32_t i = 0; i < p->module_count; i++)
+        out->drops += atomic_load(&p->modules[i].drops);
+    for (uint32_t i = 0; i < p->link_count; i++) {
+        struct stk_edge_stats stats;
+        stk_queue_stats(&p->links[i].queue, &stats);
+        out->drops += stats.drops;
+    }
+
+    pthread_mutex_lock(&p->plan_lock);
+    for (unsigned i = 0; i < MEMORIES; i++)
+        out->memory[memories[i].mem].planned_peak =
+            p->plan->peak[memories[i].mem];
+    out->launches = p->stream ? stk_stream_launches(p->stream) : p->launches;
+    out->blocking_syncs =
+        p->device ? stk_device_blocked(p->device) : p->blocked;
+    out->leaks = p->leaked;
+    pthread_mutex_unlock(&p->plan_lock);
+
+    struct stk_ledger_totals t;
+    for (unsigned i = 0; i < MEMORIES; i++) {
+        stk_ledger_totals(p->ledger, (enum stk_res)memories[i].mem, &t);
+        out->memory[memories[i].mem].peak = t.peak_bytes;
+        out->memory[memories[i].mem].live = t.live_bytes;
+    }
+    for (unsigned i = 0; i < sizeof(counted) / sizeof(counted[0]); i++) {
+        stk_ledger_totals(p->ledger, counted[i], &t);
+        out->steady_state_allocations += t.steady;
+    }
+    stk_ledger_totals(p->ledger, STK_RES_CONTEXT, &t);
+    out->contexts_retained = (uint32_t)t.added;
+    out->contexts_released = (uint32_t)t.removed;
+    stk_ledger_totals(p->ledger, STK_RES_STREAM, &t);
+    out->streams = (uint32_t)t.added;
+
+    pthread_mutex_lock(&p->error_lock);
+    out->errors = p->failure_count;
+    pthread_mutex_unlock(&p->error_lock);
+}
+
+// The lock and the counters are not part of what a reader sees change.
+static struct pen_pipeline *unconst(const struct pen_pipeline *p)
+{
+    return (struct pen_pipeline *)(uintptr_t)p;
+}
+
+void pen_pipeline_stats(const struct pen_pipeline *pipeline,
+                        struct pen_stats *out)
+{
+    struct pen_pipeline *p = unconst(pipeline);
+    pthread_mutex_lock(&p->plan_lock);
+    const bool frozen = p->frozen;
+    *out = p->final;
+    pthread_mutex_unlock(&p->plan_lock);
+    if (!frozen)
+        stk_pipeline_collect(p, out);
+}
+
+// A copy, so that nothing is called under the lock.
+static uint32_t copy_failures(struct pen_pipeline *p, struct stk_failure *out,
+                              uint64_t *all)
+{
+    pthread_mutex_lock(&p->error_lock);
+    *all = p->failure_count;
+    const uint32_t kept = p->failure_count < STK_MAX_FAILURES
+                              ? (uint32_t)p->failure_count
+                              : STK_MAX_FAILURES;
+    memcpy(out, p->failures, kept * sizeof(*out));
+    pthread_mutex_unlock(&p->error_lock);
+    return kept;
+}
+
+static bool run_is_ok(const struct pen_pipeline *p)
+{
+    const enum pen_state state = pen_pipeline_state(p);
+    return state == PEN_STATE_DONE || state == PEN_STATE_STOPPED;
+}
+
+static void edge_names(const struct stk_link *link, char *from, char *to,
+                       size_t size)
+{
+    snprintf(from, size, "%s.%s", link->from->id,
+             link->from->cls->outputs[link->from_pin].name);
+    snprintf(to, size, "%s.%s", link->to->id,
+             link->to->cls->inputs[link->to_pin].name);
+}
+
+// --- text -------------------------------------------------------------------
+
+static void add_size(struct stk_text *t, uint64_t bytes)
+{
+    char text[32];
+    stk_format_size(bytes, text, sizeof(text));
+    stk_text_add(t, text);
+}
+
+static void text_modules(struct stk_text *t, const struct pen_pipeline *p)
+{
+    int width = 6, types = 4;
+    for (uint32_t i = 0; i < p->module_count; i++) {
+        const int id = (int)strlen(p->modules[i].id);
+        const int type = (int)strlen(p->plan->nodes[i].type);
+        width = id > width ? id : width;
+        types = type > types ? type : types;
+    }
+    stk_text_addf(t, "  %-*s  %-*s  %10s %8s %12s\n", width, "module", types,
+                  "type", "frames", "drops", "busy");
+    for (uint32_t i = 0; i < p->module_count; i++) {
+        const struct pen_module *m = &p->modules[i];
+        stk_text_addf(t, "  %-*s  %-*s  %10llu %8llu %9.1f ms\n", width, m->id,
+                      types, p->plan->nodes[i].type,
+                      (unsigned long long)atomic_load(&m->frames),
+                      (unsigned long long)atomic_load(&m->drops),
+                      (double)atomic_load(&m->busy_ns) / 1e6);
+    }
+}
+
+static void text_edges(struct stk_text *t, struct pen_pipeline *p)
+{
+    char from[256], to[256];
+    for (uint32_t i = 0; i < p->link_count; i++) {
+        struct stk_link *link = &p->links[i];
+        struct stk_edge_stats stats;
+        stk_queue_stats(&link->queue, &stats);
+        edge_names(link, from, to, sizeof(from));
+        stk_text_addf(t,
+                      "  %s -> %s  %s, %llu frames, %llu dropped, queue at "
+                      "most %u of %u\n",
+                      from, to, pen_mem_name(p->plan->edges[i].mem),
+                      (unsigned long long)stats.frames,
+                      (unsigned long long)stats.drops, stats.max_fill,
+                      link->queue.depth);
+    }
+}
+
+static void text_errors(struct stk_text *t, struct pen_pipeline *p)
+{
+    struct stk_failure failures[STK_MAX_FAILURES];
+    uint64_t all;
+    const uint32_t kept = copy_failures(p, failures, &all);
+    for (uint32_t i = 0; i < kept; i++)
+        stk_text_addf(t, "%s: %s: %s\n",
+                      failures[i].fatal ? "error" : "dropped",
+                      failures[i].err.where, failures[i].err.text);
+    if (all > kept)
+        stk_text_addf(t, "and %llu more\n", (unsigned long long)(all - kept));
+}
+
+static void text_transfer(struct stk_text *t, const char *name,
+                          const struct pen_transfer_stats *s)
+{
+    stk_text_addf(t, "%s %llu frame%s", name, (unsigned long long)s->count,
+                  s->count == 1 ? "" : "s");
+    if (s->count) {
+        stk_text_add(t, " (");
+        add_size(t, s->bytes);
+        stk_text_add(t, ")");
+    }
+}
+
+static void text_resources(struct stk_text *t, const struct pen_stats *s,
+                           const struct pen_pipeline *p)
+{
+    stk_text_add(t, "transfers: ");
+    text_transfer(t, "host to device", &s->h2d);
+    text_transfer(t, ", device to host", &s->d2h);
+    text_transfer(t, ", on the device", &s->d2d);
+    stk_text_add(t, "; copied by the CPU ");
+    add_size(t, s->host_copy_bytes);
+    stk_text_add(t, "\nmemory:");
+    for (unsigned i = 0; i < MEMORIES; i++) {
+        const struct pen_memory_stats *m = &s->memory[memories[i].mem];
+        if (!m->planned_peak && !m->peak)
+            continue;
+        stk_text_addf(t, " %s planned ", pen_mem_name(memories[i].mem));
+        add_size(t, m->planned_peak);
+        stk_text_add(t, ", peak ");
+        add_size(t, m->peak);
+        stk_text_add(t, ";");
+    }
+    stk_text_addf(t,
+                  " %llu allocations in steady state, %llu waits of workers "
+                  "for the device\n",
+                  (unsigned long long)s->steady_state_allocations,
+                  (unsigned long long)s->blocking_syncs);
+    if (p->growths)
+        stk_text_addf(t,
+                      "pools: %u enlarged because frames were larger than "
+                      "known before\n",
+                      p->growths);
+    stk_text_addf(t,
+                  "cuda: streams: %u, launches: %llu, contexts retained: %u, "
+                  "released: %u\n",
+                  s->streams, (unsigned long long)s->launches,
+                  s->contexts_retained, s->contexts_released);
+}
+
+static void text_leaks(struct stk_text *t, const struct pen_pipeline *p)
+{
+    if (!p->torn_down) {
+        stk_text_add(t, "leaks are known when the pipeline is torn down\n");
+        return;
+    }
+    if (!p->leaked) {
+        stk_text_add(t, "no leaks\n");
+        return;
+    }
+    for (uint32_t i = 0; i < p->leak_count; i++) {
+        const struct stk_leak *l = &p->leaks[i];
+        stk_text_addf(t, "leak: %llu x %s, %llu bytes",
+                      (unsigned long long)l->count, stk_res_name(l->res),
+                      (unsigned long long)l->bytes);
+        if (*l->owner)
+            stk_text_addf(t, ", of %s (%s)", l->owner, l->site);
+        stk_text_add(t, "\n");
+    }
+    stk_text_addf(t, "%llu leaks\n", (unsigned long long)p->leaked);
+}
+
+char *pen_pipeline_report_text(const struct pen_pipeline *pipeline)
+{
+    struct pen_pipeline *p = unconst(pipeline);
+    struct stk_text t = { 0 };
+    struct pen_stats s;
+    pen_pipeline_stats(p, &s);
+
+    stk_text_addf(&t, "%s: %llu frames in %.3f s (%.1f per second)",
+                  pen_state_name(pen_pipeline_state(p)),
+                  (unsigned long long)s.frames, s.seconds,
+                  rate(s.frames, s.seconds));
+    const int64_t first = atomic_load(&p->first_frame_at);
+    if (first)
+        stk_text_addf(&t, ", the first after %.1f ms",
+                      (double)(first - p->started_at) / 1e6);
+    if (*p->device_name)
+        stk_text_addf(&t, ", on %s%s", p->device_name,
+                      p->emulated ? " (emulated)" : "");
+    stk_text_add(&t, "\n");
+    pthread_mutex_lock(&p->plan_lock);
+    text_modules(&t, p);
+    text_edges(&t, p);
+    pthread_mutex_unlock(&p->plan_lock);
+    text_errors(&t, p);
+    text_resources(&t, &s, p);
+    text_leaks(&t, p);
+    return stk_text_take(&t);
+}
+
+// --- JSON -------------------------------------------------------------------
+
+// Text that may hold bytes of a file name that are no UTF-8.
+static json_t *json_text(const char *text)
+{
+    json_t *value = json_string(text);
+    if (value)
+        return value;
+    char ascii[600];
+    size_t n = 0;
+    for (; text[n] && n < sizeof(ascii) - 1; n++)
+        ascii[n] = (unsigned char)text[n] < 128 ? text[n] : '?';
+    ascii[n] = '\0';
+    return json_string(ascii);
+}
+
+static json_t *json_count(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *json_transfer(const struct pen_transfer_stats *s)
+{
+    return json_pack("{s:o, s:o}", "count", json_count(s->count), "bytes",
+                     json_count(s->bytes));
+}
+
+static json_t *json_modules(const struct pen_pipeline *p)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < p->module_count; i++) {
+        const struct pen_module *m = &p->modules[i];
+        const struct stk_plan_node *node = &p->plan->nodes[i];
+        json_t *o =
+            json_pack("{s:o, s:o, s:b, s:o, s:o, s:o}", "id", json_text(m->id),
+                      "type", json_text(node->type), "inserted", node->inserted,
+                      "frames", json_count(atomic_load(&m->frames)), "drops",
+                      json_count(atomic_load(&m->drops)), "busy_us",
+                      json_count(atomic_load(&m->busy_ns) / 1000));
+        if (json_array_append_new(list, o)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *json_edges(struct pen_pipeline *p)
+{
+    char from[256], to[256];
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < p->link_count; i++) {
+        struct stk_link *link = &p->links[i];
+        struct stk_edge_stats stats;
+        stk_queue_stats(&link->queue, &stats);
+        edge_names(link, from, to, sizeof(from));
+        json_t *o = json_pack(
+            "{s:o, s:o, s:s, s:o, s:o, s:i, s:i}", "from", json_text(from),
+            "to", json_text(to), "mem", pen_mem_name(p->plan->edges[i].mem),
+            "frames", json_count(stats.frames), "drops",
+            json_count(stats.drops), "depth", (int)link->queue.depth,
+            "max_fill", (int)stats.max_fill);
+        if (json_array_append_new(list, o)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *json_memory(const struct pen_stats *s)
+{
+    json_t *all = json_object();
+    for (unsigned i = 0; i < MEMORIES; i++) {
+        const struct pen_memory_stats *m = &s->memory[memories[i].mem];
+        json_t *o = json_pack("{s:o, s:o, s:o}", "planned_peak",
+                              json_count(m->planned_peak), "peak",
+                              json_count(m->peak), "live", json_count(m->live));
+        if (json_object_set_new(all, memories[i].key, o)) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+static json_t *json_leaks(const struct pen_pipeline *p)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < p->leak_count; i++) {
+        const struct stk_leak *l = &p->leaks[i];
+        json_t *o =
+            json_pack("{s:s, s:o, s:o, s:o}", "type", stk_res_name(l->res),
+                      "owner", json_text(l->owner), "site", json_text(l->site),
+                      "bytes", json_count(l->bytes));
+        if (json_array_append_new(list, o)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *json_errors(struct pen_pipeline *p)
+{
+    struct stk_failure failures[STK_MAX_FAILURES];
+    uint64_t all;
+    const uint32_t kept = copy_failures(p, failures, &all);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < kept; i++) {
+        const struct stk_failure *f = &failures[i];
+        json_t *o = json_pack(
+            "{s:o, s:o, s:s, s:i, s:b, s:o, s:o}", "module",
+            *f->module ? json_text(f->module) : json_null(), "frame",
+            f->has_frame ? json_count(f->frame) : json_null(), "status",
+            pen_status_name(f->err.status), "native", f->err.native, "fatal",
+            f->fatal, "where", json_text(f->err.where), "message",
+            json_text(f->err.text));
+        if (json_array_append_new(list, o)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+char *pen_pipeline_report_json(const struct pen_pipeline *pipeline)
+{
+    struct pen_pipeline *p = unconst(pipeline);
+    struct pen_stats s;
+    pen_pipeline_stats(p, &s);
+
+    pthread_mutex_lock(&p->plan_lock);
+    json_t *modules = json_modules(p);
+    json_t *edges = json_edges(p);
+    pthread_mutex_unlock(&p->plan_lock);
+    json_t *device = *p->device_name ? json_pack("{s:o, s:b}", "name",
+                                                 json_text(p->device_name),
+                                                 "emulated", p->emulated)
+                                     : json_null();
+    json_t *transfers =
+        json_pack("{s:o, s:o, s:o}", "h2d", json_transfer(&s.h2d), "d2h",
+                  json_transfer(&s.d2h), "d2d", json_transfer(&s.d2d));
+    json_t *cuda = json_pack(
+        "{s:i, s:i, s:i, s:o, s:o, s:o}", "contexts_retained",
+        (int)s.contexts_retained, "contexts_released", (int)s.contexts_released,
+        "streams", (int)s.streams, "steady_state_allocations",
+        json_count(s.steady_state_allocations), "library_allocations",
+        json_count(s.library_allocations), "blocking_syncs",
+        json_count(s.blocking_syncs));
+    // A part that there was no memory for fails the whole; the other parts
+    // are released by the call.
+    json_t *root = json_pack(
+        "{s:b, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "ok",
+        run_is_ok(p), "device", device, "frames", json_count(s.frames),
+        "seconds", s.seconds, "fps", rate(s.frames, s.seconds), "modules",
+        modules, "edges", edges, "transfers", transfers, "memory",
+        json_memory(&s), "cuda", cuda, "leaks", json_leaks(p), "errors",
+        json_errors(p));
+    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    return text;
+}

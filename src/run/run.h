@@ -1,0 +1,267 @@
+#ifndef STK_RUN_H
+#define STK_RUN_H
+
+// The running pipeline as data. pipeline.c is its life, actor.c what a module
+// does between two frames, io.c what a module may call, report.c what is told
+// about it. tasks.h and edge.h are the machinery below.
+//
+// Locks, in the order in which they may be taken:
+//   pipeline.plan_lock   the plan, the creation and growth of pools, and what
+//                        the statistics read of objects that go in teardown
+//   pipeline.error_lock  the errors; nothing is called under it
+//   those of tasks.c, edge.c and the layers below: leaves
+// Modules and callbacks are called with no lock held.
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <penstock/pipeline.h>
+
+#include "../graph/plan.h"
+#include "../mem/frame.h"
+#include "../mem/pool.h"
+#include "edge.h"
+#include "tasks.h"
+
+// What a pool worker does with a module: one firing, from taking the inputs
+// to putting the outputs. It stops where something is not there yet and goes
+// on from the same stage when it is woken.
+enum stk_stage {
+    STK_STAGE_FREE = 0,  // holds nothing
+    STK_STAGE_HELD,      // has its inputs (a source: its number)
+    STK_STAGE_PREPARED,  // knows the caps of its outputs
+    STK_STAGE_RESERVED,  // has its output frames
+    STK_STAGE_CALLED,    // process() has returned: the point is to be recorded
+    STK_STAGE_ENDING,    // no more input: drain(), then the end of the stream
+};
+
+enum stk_outcome {
+    STK_OUT_FRAMES = 0,  // the outputs go on
+    STK_OUT_NOTHING,     // a source that has nothing yet
+    STK_OUT_GAP,         // inputs that give no output, or a frame given up
+    STK_OUT_END,
+    STK_OUT_RETRY,  // the policy says: the same again
+};
+
+enum stk_park {
+    STK_PARK_NONE = 0,
+    STK_PARK_STREAM,  // asked for in process(), not registered yet
+    STK_PARK_CONTEXT,
+    STK_PARK_ROOM,     // no point could be recorded: wait for the oldest
+    STK_PARK_PENDING,  // waits for the callback
+    STK_PARK_REACHED,
+};
+
+struct stk_link {
+    struct stk_queue queue;
+    struct pen_module *from, *to;
+    uint32_t from_pin, to_pin;
+    uint32_t depth;
+    _Atomic bool started;  // a first frame went all the way through `to`
+    // What may flow, as the plan in force says; read by the putting task only.
+    enum pen_mem_type mem;
+    uint32_t formats;
+    struct pen_caps most;
+};
+
+// A frame acquired on the stream in this call.
+struct stk_use {
+    struct pen_frame *frame;
+    unsigned access;
+};
+
+// Host bytes on their way to the device (pen_module_fill_device).
+struct stk_staging {
+    struct stk_staging *next;
+    void *memory;
+    size_t bytes;
+    bool in_call;            // used in this call: no point yet
+    struct stk_point point;  // reusable after it
+};
+
+// Memory of a module, in front of what it was given.
+struct stk_block {
+    struct stk_block *next, *prev;
+    size_t bytes;      // with this header
+    uint64_t address;  // of device memory; 0: host, after the header
+};
+
+struct stk_out_pin {
+    struct stk_link **links;  // consumers, in the order of the plan
+    uint32_t link_count;
+    // As the plan in force says.
+    struct pen_caps most;
+    enum pen_mem_type mem;
+    uint32_t blocks;
+    size_t block_bytes;
+    struct stk_pool *pool;  // what the actor knows of `made`
+    struct stk_pool *made;  // guarded by plan_lock
+    // Caps of the last frame and the bytes of its layout.
+    struct pen_caps last;
+    size_t last_bytes;
+    bool last_known;
+};
+
+struct pen_io {
+    struct pen_module *module;
+    struct pen_frame *in[PEN_MAX_PINS], *out[PEN_MAX_PINS];
+    struct pen_caps caps[PEN_MAX_PINS];  // of the outputs
+    int forward[PEN_MAX_PINS];           // input pin that leaves here; -1
+    uint64_t index;
+    bool prepared;  // process(), not prepare()
+    struct stk_use uses[2 * PEN_MAX_PINS];
+    uint32_t use_count;
+    bool stream_used;
+};
+
+// A module instance: the actor.
+struct pen_module {
+    struct stk_task task;  // first: the task is the module
+    struct pen_pipeline *pipeline;
+    uint32_t number;  // of the plan's node
+    const struct pen_module_class *cls;
+    const char *id;
+    const void *params;
+    void *state;
+    bool cuda, opened, ended_early;
+    struct stk_link *in[PEN_MAX_PINS];  // NULL: not connected
+    struct stk_out_pin out[PEN_MAX_PINS];
+    uint32_t inputs, outputs, in_links, out_links;
+
+    enum stk_stage stage;
+    enum stk_outcome outcome;
+    struct pen_io io;
+    uint64_t next_index;  // sources
+    int32_t tries;        // of the retry policy, for this frame
+    struct pen_caps neg_in[PEN_MAX_PINS], neg_out[PEN_MAX_PINS];
+    bool negotiated;
+    uint32_t plan_seen;  // generation of the plan that out[] shows
+
+    _Atomic bool waiting;   // a callback of park() is outstanding
+    _Atomic unsigned park;  // enum stk_park
+    struct stk_point park_point;
+
+    const char *_Atomic call;  // the function it is in; NULL
+    _Atomic int64_t called;    // since when
+    _Atomic uint64_t frames, drops, busy_ns;
+
+    struct stk_block blocks;  // list head
+    pthread_mutex_t block_lock;
+    struct stk_staging *staging;
+};
+
+struct stk_leak {
+    enum stk_res res;
+    char owner[96], site[96];
+    uint64_t bytes, count;
+};
+
+struct stk_failure {
+    char module[96];
+    bool has_frame;
+    uint64_t frame;
+    bool fatal;  // ended the run
+    struct pen_error err;
+};
+
+enum { STK_MAX_FAILURES = 16 };
+
+struct pen_pipeline {
+    const struct pen_log *_Atomic user_log;
+    struct pen_log log;  // hands on to user_log
+    uint64_t frame_limit;
+    bool leaks_fatal, leak_sites;
+    uint32_t workers;
+
+    struct stk_ledger *ledger;
+    struct pen_profile profile;  // of the plan
+    struct pen_plan *plan;
+    pthread_mutex_t plan_lock;
+    _Atomic uint32_t plan_generation;
+    uint32_t growths;  // pools made or enlarged after the start
+    struct pen_device *device;
+    char device_name[128];
+    bool emulated;
+    struct stk_stream *stream;
+    struct stk_frame_pool *frame_pool;
+
+    struct pen_module *modules;
+    uint32_t module_count;
+    struct stk_link *links;
+    struct stk_link **link_lists;  // storage of stk_out_pin.links
+    uint32_t link_count, sinks;
+    _Atomic uint32_t links_started;
+    struct stk_sched *sched;
+
+    _Atomic int state;  // enum pen_state
+    _Atomic bool draining, stopping, failed;
+    bool torn_down;
+    bool kept;  // frames are still out: ledger and device stay
+
+    // The wait for the last point of the stream.
+    pthread_mutex_t sync_lock;
+    pthread_cond_t sync_cond;
+    bool sync_asked, sync_reached;
+
+    // Ownership after an abandonment.
+    bool threads_left, orphan;
+
+    int64_t started_at;
+    _Atomic int64_t ended_at;
+    uint64_t expected;  // frames of each source; 0: unknown
+    _Atomic int64_t first_frame_at;
+    _Atomic uint64_t sink_frames;
+    _Atomic uint64_t copies[4], copy_bytes[4];  // by stk_copy_kind; 0: host
+    uint32_t streams_made;
+    uint64_t launches;  // of the stream, once it is gone
+    uint64_t blocked;   // waits of workers, likewise
+
+    pthread_mutex_t error_lock;
+    struct stk_failure failures[STK_MAX_FAILURES];
+    uint64_t failure_count;
+    struct pen_error result;  // the failure that ended the run; status 0: none
+
+    struct stk_leak *leaks;
+    uint32_t leak_count, leak_room;
+    uint64_t leaked;  // live entries that were found
+    bool frozen;
+    struct pen_stats final;
+};
+
+// --- actor.c ----------------------------------------------------------------
+
+enum stk_run stk_actor_run(struct stk_task *task);
+// Take over what the plan in force says about the outputs. Call it before the
+// threads start, or from the actor itself.
+void stk_actor_refresh(struct pen_module *m);
+// Call open() or close() in the right surroundings. Thread: setup.
+PEN_NODISCARD enum pen_status stk_actor_open(struct pen_module *m,
+                                             struct pen_error *err);
+void stk_actor_close(struct pen_module *m);
+
+// --- io.c -------------------------------------------------------------------
+
+// Memory that a module did not give back: entered in the leaks and freed.
+void stk_module_reclaim(struct pen_module *m);
+
+// --- pipeline.c -------------------------------------------------------------
+
+// Note an error. `frame` NULL: of no frame. A fatal one ends the run: every
+// actor lets go of what it has. Returns err->status. Thread: any.
+enum pen_status stk_pipeline_error(struct pen_pipeline *p,
+                                   const struct pen_module *m,
+                                   const uint64_t *frame, bool fatal,
+                                   const struct pen_error *err);
+// Make the plan hold `caps` for an output, and the pools that follow from it.
+PEN_NODISCARD enum pen_status
+stk_pipeline_settle(struct pen_pipeline *p, struct pen_module *m, uint32_t pin,
+                    const struct pen_caps *caps, struct pen_error *err);
+void stk_pipeline_leak(struct pen_pipeline *p, enum stk_res res,
+                       const char *owner, const char *site, uint64_t bytes,
+                       uint64_t count);
+
+// --- report.c ---------------------------------------------------------------
+
+void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out);
+
+#endif  // STK_RUN_H
