@@ -92,6 +92,7 @@ struct pen_device {
     _Atomic int lost;        // STK_LOST_...
     struct pen_error cause;  // of the loss; valid once STK_LOST_YES is seen
     _Atomic uint64_t disturbed;
+    _Atomic uint64_t blocked;  // waits of threads that must not block
 
     pthread_mutex_t kernels_lock;
     _Atomic(struct stk_kernels *) kernels;  // added at the front, never removed

@@ -416,12 +416,27 @@ enum pen_status stk_point_when(struct stk_point point,
     return status;
 }
 
+static _Thread_local bool must_not_block;
+
+void stk_thread_must_not_block(bool on)
+{
+    must_not_block = on;
+}
+
+uint64_t stk_device_blocked(const struct pen_device *dev)
+{
+    return atomic_load_explicit(&dev->blocked, memory_order_relaxed);
+}
+
 enum pen_status stk_point_wait(struct stk_point point, struct pen_error *err)
 {
     struct stk_stream *s = point.stream;
     if (!s)
         return PEN_OK;
     if (!stk_point_reached(point)) {
+        if (must_not_block)
+            atomic_fetch_add_explicit(&s->dev->blocked, 1,
+                                      memory_order_relaxed);
         pthread_mutex_lock(&s->lock);
         enum pen_status status = PEN_OK;
         if (!known_reached(s, point.seq))
@@ -500,6 +515,16 @@ enum pen_status stk_stream_copy_2d(struct stk_stream *stream,
         copy.dstDevice = 0;
     }
     return STK_CU(stream->dev, err, cuMemcpy2DAsync(&copy, stream->handle));
+}
+
+enum pen_status stk_stream_fill(struct stk_stream *stream, uint64_t address,
+                                unsigned char value, size_t bytes,
+                                struct pen_error *err)
+{
+    if (bytes == 0)
+        return PEN_OK;
+    return STK_CU(stream->dev, err,
+                  cuMemsetD8Async(address, value, bytes, stream->handle));
 }
 
 enum pen_status stk_stream_launch(struct stk_stream *stream,

@@ -61,6 +61,10 @@ PEN_NODISCARD enum pen_status stk_point_when(struct stk_point point,
 // Block until reached: for setup and teardown only.
 PEN_NODISCARD enum pen_status stk_point_wait(struct stk_point point,
                                              struct pen_error *err);
+// Say that the calling thread must not wait for the device (workers of a
+// pipeline), or may again. The waits that happen all the same are counted.
+void stk_thread_must_not_block(bool on);
+uint64_t stk_device_blocked(const struct pen_device *dev);
 
 // Work. All need the context current; addresses are device or host addresses
 // as `kind` says. Thread: data.
@@ -74,6 +78,9 @@ stk_stream_copy_2d(struct stk_stream *stream, enum stk_copy_kind kind,
                    uint64_t dst, size_t dst_pitch, uint64_t src,
                    size_t src_pitch, size_t row_bytes, size_t rows,
                    struct pen_error *err);
+PEN_NODISCARD enum pen_status
+stk_stream_fill(struct stk_stream *stream, uint64_t address,
+                unsigned char value, size_t bytes, struct pen_error *err);
 PEN_NODISCARD enum pen_status
 stk_stream_launch(struct stk_stream *stream, struct stk_kernels *kernels,
                   uint32_t entry, const struct pen_grid *grid,
