@@ -10,30 +10,35 @@
 #include "../base/str.h"
 
 enum stk_policy { STK_BLOCK = 0, STK_DROP_NEWEST, STK_DROP_OLDEST };
-enum stk_on_error { STK_ON_ERROR_STOP = 0, STK_ON_ERROR_DROP, STK_ON_ERROR_RETRY };
+enum stk_on_error {
+    STK_ON_ERROR_STOP = 0,
+    STK_ON_ERROR_DROP,
+    STK_ON_ERROR_RETRY
+};
 
 // Properties that every module has (src/graph/props.c has their table).
 struct stk_base_params {
-    int32_t queue;        // depth of the edges into the module; 0: settings
+    int32_t queue;         // depth of the edges into the module; 0: settings
     const char *on_error;  // "stop", "drop", "retry:n"
-    enum stk_on_error policy;   // parsed from on_error
+    enum stk_on_error policy;  // parsed from on_error
     int32_t retries;
 };
 
 // One output pin of a node: what leaves it and the pool behind it.
 struct stk_plan_output {
-    struct pen_caps caps;      // largest known; zero fields are unknown
-    enum pen_mem_type mem;     // of the pool
+    struct pen_caps caps;             // largest known; zero fields are unknown
+    enum pen_mem_type mem;            // of the pool
     enum pen_mem_type upgraded_from;  // NONE, or HOST when made HOST_PINNED
-    uint32_t blocks;           // of the pool; 0: forwarded frames or unused
-    size_t block_bytes;        // 0: unknown until the first frame
+    uint32_t blocks;     // of the pool; 0: forwarded frames or unused
+    size_t block_bytes;  // of the largest frame, pitches aligned; also
+                         // without a pool; 0: unknown as yet
 };
 
 struct stk_plan_node {
     const char *id;
     const struct pen_module_class *cls;
-    const char *type;          // as written in the file (may be an alias)
-    const void *params;        // cls->params_size bytes
+    const char *type;    // as written in the file (may be an alias)
+    const void *params;  // cls->params_size bytes
     struct stk_base_params base;
     bool inserted;
     const char *reason;        // of an inserted node: why
@@ -42,39 +47,47 @@ struct stk_plan_node {
     int64_t cost_ns;           // per frame, 0 if unknown
     const char *pointer;       // JSON pointer of the module; "" if inserted
     uint32_t inputs, outputs;  // pins of the class
-    int32_t in_edge[PEN_MAX_PINS];   // edge number by input pin; -1: none
+    int32_t in_edge[PEN_MAX_PINS];  // edge number by input pin; -1: none
+    struct pen_pin_set in[PEN_MAX_PINS], out[PEN_MAX_PINS];  // narrowed
+    bool forwards;  // outputs may be input frames: the class says
+                    // so, or a converter that lets frames of its
+                    // target format through
     struct stk_plan_output output[PEN_MAX_PINS];
 };
 
 struct stk_plan_edge {
-    uint32_t from, from_pin;   // node number, output pin
+    uint32_t from, from_pin;  // node number, output pin
     uint32_t to, to_pin;
-    uint32_t depth;            // frames
+    uint32_t depth;  // frames
     enum stk_policy policy;
-    enum pen_mem_type mem;     // of the frames that flow
+    enum pen_mem_type mem;  // of the frames that flow
     struct pen_caps caps;
-    uint32_t formats;          // mask of formats that may flow
+    uint32_t formats;  // mask of formats that may flow
 };
 
 struct pen_plan {
     struct stk_arena arena;
     const struct pen_description *desc;
     const struct pen_registry *registry;
-    struct pen_plan_params params;   // as asked, with defaults filled in
+    struct pen_plan_params params;  // as asked, with defaults filled in
     struct pen_profile profile;
-    struct stk_plan_node *nodes;     // in topological order
+    struct stk_plan_node *nodes;  // in topological order
     uint32_t node_count;
-    struct stk_plan_edge *edges;
+    struct stk_plan_edge *edges;  // sorted by from, from_pin, to, to_pin
     uint32_t edge_count;
+    uint32_t *first_out;  // edges of node n: first_out[n] to
+                          // first_out[n + 1]
     bool provisional, needs_device, optimal;
     uint64_t peak[PEN_MEM_COUNT];    // planned bytes
-    uint64_t budget[PEN_MEM_COUNT];
+    uint64_t budget[PEN_MEM_COUNT];  // 0: none
+    uint32_t unknown;                // connected outputs of unknown size
     uint32_t h2d_per_frame, d2h_per_frame;
     uint64_t h2d_bytes_per_frame, d2h_bytes_per_frame;
-    int64_t cost_ns;                 // per frame
-    uint64_t frames;                 // expected; 0: unknown
-    const char **paths;              // files and patterns that are touched
+    int64_t cost_ns;     // per frame
+    uint64_t frames;     // expected; 0: unknown
+    const char **paths;  // files and patterns that are touched
     uint32_t path_count;
+    unsigned char *marks;  // stk_plan_settle's, one for each node
 };
 
 // Complete or enlarge a plan: output `pin` of node `node` now gives `caps`.

@@ -1,1 +1,786 @@
-#include <penstock/base.h>
+// The planner: from a checked graph to a plan. A pure function of the
+// description, the registry and the parameters; it opens no driver and creates
+// nothing, and reads the headers of input files only when asked to.
+//
+// Modules are taken in topological order, so that what arrives at a module is
+// settled when its outputs are looked at. The order is made canonical (ids
+// break ties): the order of modules and connections in the file leaves no
+// trace in the plan.
+
+#include "planner.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PROBE_LIMIT = 64 };  // headers that a source looks at
+
+static enum pen_status no_memory(struct pen_error *err)
+{
+    return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
+                         "no memory for the plan");
+}
+
+void stk_planner_error(struct stk_planner *p, const char *code,
+                       const char *pointer, const char *suggestion,
+                       const char *format, ...)
+{
+    char text[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    stk_issue_add(p->issues, p->plan->desc, PEN_SEVERITY_ERROR, code, pointer,
+                  suggestion, "%s", text);
+    p->errors++;
+    if (!strncmp(code, "E51", 3))
+        p->limits++;
+}
+
+// --- growing ----------------------------------------------------------------
+
+static bool grow(void **array, uint32_t *room, size_t size)
+{
+    const uint32_t more = *room ? *room + *room / 2 : 64;
+    size_t bytes;
+    if (more <= *room || !stk_mul(more, size, &bytes))
+        return false;
+    void *grown = realloc(*array, bytes);
+    if (!grown)
+        return false;
+    *array = grown;
+    *room = more;
+    return true;
+}
+
+enum pen_status stk_planner_add_node(struct stk_planner *p, uint32_t *number,
+                                     struct pen_error *err)
+{
+    struct pen_plan *plan = p->plan;
+    if (plan->node_count == p->node_room) {
+        void *nodes = plan->nodes;
+        const bool ok = grow(&nodes, &p->node_room, sizeof(*plan->nodes));
+        plan->nodes = nodes;
+        if (!ok)
+            return no_memory(err);
+    }
+    if (plan->node_count >= p->poison_room) {
+        void *poison = p->poison;
+        const bool ok = grow(&poison, &p->poison_room, sizeof(*p->poison));
+        p->poison = poison;
+        if (!ok)
+            return no_memory(err);
+    }
+    *number = plan->node_count++;
+    struct stk_plan_node *node = &plan->nodes[*number];
+    memset(node, 0, sizeof(*node));
+    for (unsigned i = 0; i < PEN_MAX_PINS; i++)
+        node->in_edge[i] = -1;
+    p->poison[*number] = false;
+    return PEN_OK;
+}
+
+enum pen_status stk_planner_add_edge(struct stk_planner *p, uint32_t from,
+                                     uint32_t from_pin, uint32_t to,
+                                     uint32_t to_pin, uint32_t depth,
+                                     enum stk_policy policy,
+                                     struct pen_error *err)
+{
+    struct pen_plan *plan = p->plan;
+    if (plan->edge_count == p->edge_room) {
+        void *edges = plan->edges;
+        const bool ok = grow(&edges, &p->edge_room, sizeof(*plan->edges));
+        plan->edges = edges;
+        if (!ok)
+            return no_memory(err);
+    }
+    plan->nodes[to].in_edge[to_pin] = (int32_t)plan->edge_count;
+    plan->edges[plan->edge_count++] = (struct stk_plan_edge){
+        .from = from,
+        .from_pin = from_pin,
+        .to = to,
+        .to_pin = to_pin,
+        .depth = depth,
+        .policy = policy,
+    };
+    return PEN_OK;
+}
+
+uint32_t stk_planner_depth(const struct stk_planner *p,
+                           const struct stk_edge *edge)
+{
+    if (edge->desc && edge->desc->depth > 0)
+        return (uint32_t)edge->desc->depth;
+    if (p->graph->nodes[edge->to].base.queue > 0)
+        return (uint32_t)p->graph->nodes[edge->to].base.queue;
+    if (p->plan->desc && p->plan->desc->queue_depth > 0)
+        return (uint32_t)p->plan->desc->queue_depth;
+    return STK_DEFAULT_DEPTH;
+}
+
+// --- canonical order --------------------------------------------------------
+
+struct named {
+    const char *id;
+    uint32_t node;
+};
+
+static int by_id(const void *left, const void *right)
+{
+    const struct named *a = left, *b = right;
+    return strcmp(a->id, b->id);
+}
+
+struct out_key {
+    uint32_t pin, rank, to_pin, edge;
+};
+
+static int compare(uint32_t a, uint32_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int by_out_key(const void *left, const void *right)
+{
+    const struct out_key *a = left, *b = right;
+    int c = compare(a->pin, b->pin);
+    if (!c)
+        c = compare(a->rank, b->rank);
+    return c ? c : compare(a->to_pin, b->to_pin);
+}
+
+struct order {
+    struct named *names;
+    uint32_t *rank;  // of each node among the ids
+    struct out_key *keys;
+    uint32_t *left;  // edges of a node that are still to be followed
+    uint32_t *stack;
+    bool *seen, *fed;
+    uint32_t *sequence;  // nodes, every producer before its consumers
+};
+
+static void order_finish(struct order *o)
+{
+    free(o->names);
+    free(o->rank);
+    free(o->keys);
+    free(o->left);
+    free(o->stack);
+    free(o->seen);
+    free(o->fed);
+    free(o->sequence);
+}
+
+static bool order_init(struct order *o, uint32_t nodes, uint32_t edges)
+{
+    const size_t n = nodes ? nodes : 1, e = edges ? edges : 1;
+    *o = (struct order){
+        .names = calloc(n, sizeof(*o->names)),
+        .rank = calloc(n, sizeof(*o->rank)),
+        .keys = calloc(e, sizeof(*o->keys)),
+        .left = calloc(n, sizeof(*o->left)),
+        .stack = calloc(n, sizeof(*o->stack)),
+        .seen = calloc(n, sizeof(*o->seen)),
+        .fed = calloc(n, sizeof(*o->fed)),
+        .sequence = calloc(n, sizeof(*o->sequence)),
+    };
+    return o->names && o->rank && o->keys && o->left && o->stack && o->seen &&
+           o->fed && o->sequence;
+}
+
+// Edges by source in p->first and p->out, those of one node by output pin,
+// then by the consumer's id.
+static void sort_edges(struct stk_planner *p, struct order *o)
+{
+    const struct stk_graph *g = p->graph;
+    for (uint32_t i = 0; i < g->node_count; i++)
+        o->names[i] = (struct named){ g->nodes[i].desc->id, i };
+    qsort(o->names, g->node_count, sizeof(*o->names), by_id);
+    for (uint32_t i = 0; i < g->node_count; i++)
+        o->rank[o->names[i].node] = i;
+
+    memset(p->first, 0, (g->node_count + 1) * sizeof(*p->first));
+    for (uint32_t e = 0; e < g->edge_count; e++) {
+        p->first[g->edges[e].from + 1]++;
+        o->fed[g->edges[e].to] = true;
+    }
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        o->left[i] = p->first[i];
+        p->first[i + 1] += p->first[i];
+    }
+    memcpy(o->left, p->first, g->node_count * sizeof(*o->left));
+    for (uint32_t e = 0; e < g->edge_count; e++) {
+        const struct stk_edge *edge = &g->edges[e];
+        o->keys[o->left[edge->from]++] =
+            (struct out_key){ edge->from_pin, o->rank[edge->to], edge->to_pin,
+                              e };
+    }
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        const uint32_t begin = p->first[i], end = p->first[i + 1];
+        if (end - begin > 1)
+            qsort(o->keys + begin, end - begin, sizeof(*o->keys), by_out_key);
+    }
+    for (uint32_t e = 0; e < g->edge_count; e++)
+        p->out[e] = o->keys[e].edge;
+}
+
+// Depth first, so that a chain stays together. Nodes are written from the end
+// to the front when all that follows them has been written.
+static void sort_nodes(const struct stk_planner *p, struct order *o)
+{
+    const struct stk_graph *g = p->graph;
+    uint32_t place = g->node_count;
+    for (uint32_t pass = 0; pass < 2; pass++)
+        for (uint32_t r = g->node_count; r-- > 0;) {
+            const uint32_t start = o->names[r].node;
+            if (o->seen[start] || (pass == 0 && o->fed[start]))
+                continue;
+            uint32_t depth = 0;
+            o->stack[depth++] = start;
+            o->seen[start] = true;
+            o->left[start] = p->first[start + 1];
+            while (depth) {
+                const uint32_t node = o->stack[depth - 1];
+                if (o->left[node] == p->first[node]) {
+                    o->sequence[--place] = node;
+                    depth--;
+                    continue;
+                }
+                const uint32_t edge = p->out[--o->left[node]];
+                const uint32_t next = g->edges[edge].to;
+                if (o->seen[next])
+                    continue;
+                o->seen[next] = true;
+                o->left[next] = p->first[next + 1];
+                o->stack[depth++] = next;
+            }
+        }
+}
+
+// --- caps -------------------------------------------------------------------
+
+static enum pen_status probe(struct stk_planner *p, struct stk_plan_node *node,
+                             struct pen_caps *out, struct pen_error *err)
+{
+    struct pen_plan *plan = p->plan;
+    struct pen_probe probe = { .limit = PROBE_LIMIT };
+    struct pen_error error = { 0 };
+    const enum pen_status st =
+        node->cls->ops.probe(node->params, &probe, &error);
+    if (st == PEN_E_NOMEM)
+        return no_memory(err);
+    if (st < 0) {
+        stk_planner_error(p,
+                          st == PEN_E_LIMIT ? "E512"
+                          : st == PEN_E_IO  ? "E600"
+                                            : "E610",
+                          node->pointer, "", "%s", error.text);
+        return PEN_OK;
+    }
+    if (st != PEN_OK)
+        return PEN_OK;
+    if (probe.caps.width > 0 && probe.caps.height > 0) {
+        out->width = probe.caps.width;
+        out->height = probe.caps.height;
+    }
+    if (probe.caps.bytes > 0)
+        out->bytes = probe.caps.bytes;
+    if (probe.caps.codec != PEN_CODEC_UNKNOWN)
+        out->codec = probe.caps.codec;
+    if (probe.caps.matrix != PEN_MATRIX_UNKNOWN)
+        out->matrix = probe.caps.matrix;
+    if (probe.caps.range != PEN_RANGE_UNKNOWN)
+        out->range = probe.caps.range;
+    // Formats seen in some of the files prove nothing about the others.
+    if (probe.complete && probe.caps.formats) {
+        const uint32_t seen = probe.caps.formats;
+        if (stk_caps_mask(out) == 0 || (seen & stk_caps_mask(out))) {
+            out->formats = seen;
+            out->format = (seen & (seen - 1)) == 0
+                              ? (enum pen_format)__builtin_ctz(seen)
+                              : PEN_FMT_NONE;
+        }
+    }
+    if (probe.frames > plan->frames && plan->params.frames == 0)
+        plan->frames = probe.frames;
+    return PEN_OK;
+}
+
+enum pen_status stk_planner_caps(struct stk_planner *p, uint32_t number,
+                                 struct pen_error *err)
+{
+    struct pen_plan *plan = p->plan;
+    struct stk_plan_node *node = &plan->nodes[number];
+    struct pen_caps in[PEN_MAX_PINS] = { 0 }, out[PEN_MAX_PINS] = { 0 };
+    for (uint32_t i = 0; i < node->inputs; i++) {
+        if (node->in_edge[i] < 0)
+            continue;
+        const struct stk_plan_edge *e = &plan->edges[node->in_edge[i]];
+        if (p->poison[e->from])
+            p->poison[number] = true;
+        in[i] = plan->nodes[e->from].output[e->from_pin].caps;
+    }
+    if (p->poison[number])
+        return PEN_OK;
+
+    struct pen_error error = { 0 };
+    uint32_t refused;
+    enum pen_status st = stk_plan_negotiate(node, in, out, &refused, &error);
+    if (st == PEN_E_NOMEM)
+        return no_memory(err);
+    if (st == PEN_OK && node->inputs == 0 && plan->params.probe &&
+        node->cls->ops.probe)
+        for (uint32_t o = 0; o < node->outputs; o++)
+            PEN_TRY(probe(p, node, &out[o], err));
+    if (st == PEN_OK && refused) {
+        char text[160];
+        stk_mask_text(refused, text, sizeof(text));
+        stk_issue_add(
+            p->issues, plan->desc, PEN_SEVERITY_WARNING, "W311", node->pointer,
+            "", "`%s` fails if a frame of format %s arrives", node->id, text);
+    }
+    for (uint32_t o = 0; o < node->outputs && st == PEN_OK; o++) {
+        node->output[o].caps = out[o];
+        st = stk_caps_bytes(&out[o], &node->output[o].block_bytes, &error);
+    }
+    if (st != PEN_OK) {
+        stk_planner_error(p, st == PEN_E_LIMIT ? "E512" : "E310", node->pointer,
+                          "", "`%s`: %s", node->id, error.text);
+        p->poison[number] = true;
+    }
+    return PEN_OK;
+}
+
+// --- nodes ------------------------------------------------------------------
+
+static enum pen_status place_node(struct stk_planner *p, uint32_t from,
+                                  uint32_t *incoming, uint32_t incoming_count,
+                                  struct pen_error *err)
+{
+    const struct stk_node *node = &p->graph->nodes[from];
+    struct pen_plan *plan = p->plan;
+    uint32_t number;
+    PEN_TRY(stk_planner_add_node(p, &number, err));
+    struct stk_plan_node *made = &plan->nodes[number];
+    made->id = node->desc->id;
+    made->type = node->desc->type;
+    made->pointer = node->desc->pointer;
+    made->reason = made->serves = made->loss = "";
+    made->cls = node->cls;
+    made->params = node->params;
+    made->base = node->base;
+    made->inputs = node->inputs;
+    made->outputs = node->outputs;
+    memcpy(made->in, node->in, sizeof(made->in));
+    memcpy(made->out, node->out, sizeof(made->out));
+    for (uint32_t i = 0; i < incoming_count; i++) {
+        const struct stk_edge *e = &p->graph->edges[incoming[i]];
+        const struct stk_pending *pending = &p->pending[incoming[i]];
+        if (pending->from == UINT32_MAX) {
+            p->poison[number] = true;
+            continue;
+        }
+        PEN_TRY(stk_planner_add_edge(p, pending->from, pending->from_pin,
+                                     number, e->to_pin, stk_planner_depth(p, e),
+                                     e->desc ? e->desc->policy : STK_BLOCK,
+                                     err));
+    }
+    const uint32_t host = PEN_MEM_BITS_HOST, device = ~host;
+    const bool hands_on = p->first[from] != p->first[from + 1];
+    for (uint32_t i = 0; i < made->inputs && hands_on; i++)
+        if ((made->in[i].mem & host) && (made->in[i].mem & device))
+            p->choice = true;
+    for (uint32_t o = 0; o < made->outputs && hands_on; o++)
+        if ((made->out[o].mem & host) && (made->out[o].mem & device))
+            p->choice = true;
+
+    PEN_TRY(stk_planner_caps(p, number, err));
+    // A converter of the user may hand its input through, like ours.
+    made->forwards = made->cls->flags & PEN_CLASS_FORWARDS;
+    if ((made->cls->flags & PEN_CLASS_BRIDGE) && made->inputs == 1 &&
+        made->outputs == 1 && !stk_node_transfer(made) &&
+        made->in_edge[0] >= 0) {
+        const struct stk_plan_edge *e = &plan->edges[made->in_edge[0]];
+        const struct stk_plan_output *o =
+            &plan->nodes[e->from].output[e->from_pin];
+        if (stk_caps_mask(&o->caps) & stk_caps_mask(&made->output[0].caps))
+            made->forwards = true;
+    }
+    uint32_t begin = p->first[from];
+    const uint32_t end = p->first[from + 1];
+    for (uint32_t pin = 0; pin < node->outputs; pin++) {
+        uint32_t stop = begin;
+        while (stop < end && p->graph->edges[p->out[stop]].from_pin == pin)
+            stop++;
+        if (p->poison[number]) {
+            for (uint32_t n = begin; n < stop; n++)
+                p->pending[p->out[n]].from = UINT32_MAX;
+        } else {
+            PEN_TRY(stk_plan_place(p, number, pin, begin, stop, err));
+        }
+        begin = stop;
+    }
+    return PEN_OK;
+}
+
+static enum pen_status place_all(struct stk_planner *p, struct pen_error *err)
+{
+    const struct stk_graph *g = p->graph;
+    struct order order;
+    uint32_t *first_in = calloc((size_t)g->node_count + 2, sizeof(uint32_t));
+    uint32_t *in = calloc((size_t)g->edge_count + 1, sizeof(uint32_t));
+    enum pen_status st = PEN_OK;
+    if (!order_init(&order, g->node_count, g->edge_count) || !first_in || !in) {
+        st = no_memory(err);
+    } else {
+        sort_edges(p, &order);
+        sort_nodes(p, &order);
+        // Edges by consumer, counted into the second next slot.
+        for (uint32_t e = 0; e < g->edge_count; e++)
+            first_in[g->edges[e].to + 2]++;
+        for (uint32_t i = 2; i < g->node_count + 2; i++)
+            first_in[i] += first_in[i - 1];
+        for (uint32_t e = 0; e < g->edge_count; e++)
+            in[first_in[g->edges[e].to + 1]++] = e;
+        for (uint32_t i = 0; i < g->node_count && st == PEN_OK; i++) {
+            const uint32_t node = order.sequence[i];
+            st = place_node(p, node, in + first_in[node],
+                            first_in[node + 1] - first_in[node], err);
+        }
+    }
+    free(first_in);
+    free(in);
+    order_finish(&order);
+    return st;
+}
+
+// --- finishing --------------------------------------------------------------
+
+// Pools upstream may have been upgraded after a forwarding module was placed.
+static void settle_memory(struct pen_plan *plan)
+{
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        struct stk_plan_node *node = &plan->nodes[n];
+        if (!(node->cls->flags & PEN_CLASS_FORWARDS))
+            continue;
+        bool pinned = false, host = false;
+        for (uint32_t i = 0; i < node->inputs; i++) {
+            if (node->in_edge[i] < 0)
+                continue;
+            const struct stk_plan_edge *e = &plan->edges[node->in_edge[i]];
+            const enum pen_mem_type mem =
+                plan->nodes[e->from].output[e->from_pin].mem;
+            pinned = pinned || mem == PEN_MEM_HOST_PINNED;
+            host = host || mem == PEN_MEM_HOST;
+        }
+        for (uint32_t o = 0; o < node->outputs; o++)
+            if (node->output[o].mem == PEN_MEM_HOST && pinned && !host)
+                node->output[o].mem = PEN_MEM_HOST_PINNED;
+    }
+    for (uint32_t i = 0; i < plan->edge_count; i++) {
+        struct stk_plan_edge *e = &plan->edges[i];
+        const struct stk_plan_output *o =
+            &plan->nodes[e->from].output[e->from_pin];
+        e->mem = o->mem;
+        e->caps = o->caps;
+        e->formats = stk_caps_mask(&o->caps);
+    }
+}
+
+static bool edge_after(const struct stk_plan_edge *a,
+                       const struct stk_plan_edge *b)
+{
+    int c = compare(a->from_pin, b->from_pin);
+    if (!c)
+        c = compare(a->to, b->to);
+    return (c ? c : compare(a->to_pin, b->to_pin)) > 0;
+}
+
+// Edges were made in the order of their consumers; sort them by producer.
+static enum pen_status sort_plan_edges(struct pen_plan *plan,
+                                       struct pen_error *err)
+{
+    const uint32_t nodes = plan->node_count, edges = plan->edge_count;
+    uint32_t *first =
+        stk_arena_alloc(&plan->arena, ((size_t)nodes + 2) * sizeof(*first));
+    struct stk_plan_edge *sorted = calloc((size_t)edges + 1, sizeof(*sorted));
+    plan->marks = stk_arena_alloc(&plan->arena, (size_t)nodes + 1);
+    if (!first || !sorted || !plan->marks) {
+        free(sorted);
+        return no_memory(err);
+    }
+    for (uint32_t e = 0; e < edges; e++)
+        first[plan->edges[e].from + 2]++;
+    for (uint32_t i = 2; i < nodes + 2; i++)
+        first[i] += first[i - 1];
+    for (uint32_t e = 0; e < edges; e++)
+        sorted[first[plan->edges[e].from + 1]++] = plan->edges[e];
+    // Within a producer they are in order already unless it has several pins.
+    for (uint32_t e = 1; e < edges; e++)
+        for (uint32_t k = e; k > 0 && sorted[k - 1].from == sorted[k].from &&
+                             edge_after(&sorted[k - 1], &sorted[k]);
+             k--) {
+            const struct stk_plan_edge swap = sorted[k];
+            sorted[k] = sorted[k - 1];
+            sorted[k - 1] = swap;
+        }
+    free(plan->edges);
+    plan->edges = sorted;
+    plan->first_out = first;
+    for (uint32_t e = 0; e < edges; e++)
+        plan->nodes[sorted[e].to].in_edge[sorted[e].to_pin] = (int32_t)e;
+    return PEN_OK;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static enum pen_status list_paths(struct pen_plan *plan, struct pen_error *err)
+{
+    const unsigned touches = PEN_PROP_PATH_READ | PEN_PROP_PATH_WRITE;
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        uint32_t count = 0;
+        for (uint32_t n = 0; n < plan->node_count; n++) {
+            const struct stk_plan_node *node = &plan->nodes[n];
+            for (const struct pen_prop *row = node->cls->props;
+                 row && row->kind; row++) {
+                const char *path;
+                if (row->kind != PEN_PROP_STRING || !(row->flags & touches))
+                    continue;
+                memcpy(&path, (const char *)node->params + row->offset,
+                       sizeof(path));
+                if (!path || !*path)
+                    continue;
+                if (pass)
+                    plan->paths[count] = path;
+                count++;
+            }
+        }
+        if (pass == 0) {
+            plan->paths = stk_arena_alloc(
+                &plan->arena, ((size_t)count + 1) * sizeof(*plan->paths));
+            if (!plan->paths)
+                return no_memory(err);
+            continue;
+        }
+        qsort(plan->paths, count, sizeof(*plan->paths), by_text);
+        for (uint32_t i = 0; i < count; i++)
+            if (i == 0 || strcmp(plan->paths[i], plan->paths[i - 1]) != 0)
+                plan->paths[plan->path_count++] = plan->paths[i];
+    }
+    return PEN_OK;
+}
+
+static bool needs_device(const struct pen_plan *plan)
+{
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        const struct stk_plan_node *node = &plan->nodes[n];
+        if (node->cls->flags & PEN_CLASS_CUDA)
+            return true;
+        for (uint32_t o = 0; o < node->outputs; o++)
+            if (node->output[o].mem == PEN_MEM_HOST_PINNED ||
+                node->output[o].mem == PEN_MEM_CUDA_DEVICE)
+                return true;
+    }
+    return false;
+}
+
+// The first error of `issues` as the result.
+static enum pen_status refuse(const struct stk_planner *p,
+                              struct pen_error *err)
+{
+    const enum pen_status st =
+        p->limits == p->errors ? PEN_E_LIMIT : PEN_E_CONFIG;
+    for (size_t i = 0;; i++) {
+        const struct pen_issue *issue = pen_issues_get(p->issues, i);
+        if (!issue)
+            return pen_error_set(err, st, 0, "", "the pipeline has errors");
+        if (issue->severity == PEN_SEVERITY_ERROR)
+            return pen_error_set(err, st, 0, issue->pointer, "%s",
+                                 issue->message);
+    }
+}
+
+static enum pen_status check_budgets(struct stk_planner *p,
+                                     struct pen_error *err)
+{
+    const struct pen_description *desc = p->plan->desc;
+    unsigned next = 0;
+    for (;;) {
+        char code[8], pointer[64] = "", suggestion[128];
+        const char *key;
+        struct pen_error error = { 0 };
+        const enum pen_status st =
+            stk_plan_budgets(p->plan, &next, code, &key, &error);
+        if (st == PEN_OK)
+            break;
+        if (st != PEN_E_LIMIT) {
+            if (err)
+                *err = error;
+            return st;
+        }
+        int line, column;
+        snprintf(pointer, sizeof(pointer), "/settings/budget/%s", key);
+        if (!desc || !desc->positions ||
+            !stk_positions_find(desc->positions, pointer, strlen(pointer),
+                                &line, &column))
+            pointer[0] = '\0';
+        snprintf(suggestion, sizeof(suggestion),
+                 strcmp(code, "E510")
+                     ? "keep the modules on one side, or raise `%s` of the "
+                       "budget"
+                     : "raise `%s` of the budget, or make queues shorter or "
+                       "frames smaller",
+                 key);
+        stk_planner_error(p, code, pointer, suggestion, "%s", error.text);
+    }
+    return p->errors ? refuse(p, err) : PEN_OK;
+}
+
+static enum pen_status make(struct stk_planner *p, struct pen_error *err)
+{
+    struct pen_plan *plan = p->plan;
+    const struct stk_graph *g = p->graph;
+    p->first = calloc((size_t)g->node_count + 1, sizeof(*p->first));
+    p->out = calloc((size_t)g->edge_count + 1, sizeof(*p->out));
+    p->pending = calloc((size_t)g->edge_count + 1, sizeof(*p->pending));
+    if (!p->first || !p->out || !p->pending)
+        return no_memory(err);
+    PEN_TRY(place_all(p, err));
+    if (p->errors)
+        return refuse(p, err);
+    settle_memory(plan);
+    PEN_TRY(sort_plan_edges(plan, err));
+    PEN_TRY(list_paths(plan, err));
+    plan->needs_device = needs_device(plan);
+    // The tree of each pin is the best for that pin. That makes the whole the
+    // best unless a choice at one pin changes what is asked of another: then
+    // some module would have to pass a free choice of memory type or format
+    // on to its outputs (`choice`).
+    plan->optimal = !p->bridged || (p->exact && !p->choice);
+    PEN_TRY(stk_plan_size(plan, err));
+    PEN_TRY(check_budgets(p, err));
+    if (plan->needs_device && !plan->profile.cuda)
+        stk_issue_add(p->issues, plan->desc, PEN_SEVERITY_INFO, "I320", "", "",
+                      "profile `%s` has no CUDA device; costs are those of "
+                      "the emulated device",
+                      plan->profile.name);
+    PEN_TRY(stk_plan_advise(p, err));
+    return stk_issues_failed(p->issues) ? no_memory(err) : PEN_OK;
+}
+
+enum pen_status stk_plan_make(struct pen_plan *plan,
+                              const struct stk_graph *graph,
+                              struct pen_issues *issues, struct pen_error *err)
+{
+    struct stk_planner p = {
+        .plan = plan,
+        .graph = graph,
+        .issues = issues,
+        .exact = true,
+    };
+    const enum pen_status st = make(&p, err);
+    stk_plan_place_finish(&p);
+    free(p.first);
+    free(p.out);
+    free(p.pending);
+    free(p.poison);
+    return st;
+}
+
+// --- the public face --------------------------------------------------------
+
+static uint64_t machine_memory(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
+static void set_budgets(struct pen_plan *plan)
+{
+    const struct pen_description *desc = plan->desc;
+    struct pen_plan_params *params = &plan->params;
+    const uint64_t host = plan->profile.host_memory ? plan->profile.host_memory
+                                                    : machine_memory();
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
+        uint64_t budget = params->budget[m];
+        if (budget == 0)
+            budget = desc->budget[m];
+        if (budget == 0 && (PEN_MEM_BIT(m) & PEN_MEM_BITS_HOST))
+            budget = host / 2;
+        if (budget == 0 && m == PEN_MEM_CUDA_DEVICE)
+            budget = plan->profile.cuda_memory / 10 * 9;
+        params->budget[m] = plan->budget[m] = budget;
+    }
+    if (!params->transfers_limited) {
+        params->h2d_per_frame = desc->h2d_per_frame;
+        params->d2h_per_frame = desc->d2h_per_frame;
+        params->transfers_limited =
+            desc->h2d_per_frame >= 0 || desc->d2h_per_frame >= 0;
+    }
+    plan->frames = params->frames;
+}
+
+enum pen_status pen_plan_create(const struct pen_description *desc,
+                                const struct pen_registry *registry,
+                                const struct pen_plan_params *params,
+                                struct pen_plan **out,
+                                struct pen_issues *issues,
+                                struct pen_error *err)
+{
+    *out = NULL;
+    struct pen_plan *plan = calloc(1, sizeof(*plan));
+    if (!plan)
+        return no_memory(err);
+    plan->desc = desc;
+    plan->registry = registry;
+    if (params)
+        plan->params = *params;
+    plan->profile = params && params->profile
+                        ? *params->profile
+                        : *pen_profile_builtin("generic-cuda");
+    plan->params.profile = &plan->profile;
+    set_budgets(plan);
+
+    struct stk_graph *graph = NULL;
+    enum pen_status st =
+        stk_graph_resolve(desc, registry, &plan->arena, &graph, issues, err);
+    if (st == PEN_OK)
+        st = stk_plan_make(plan, graph, issues, err);
+    if (st != PEN_OK) {
+        pen_plan_destroy(&plan);
+        return st;
+    }
+    *out = plan;
+    return PEN_OK;
+}
+
+void pen_plan_destroy(struct pen_plan **plan)
+{
+    if (!*plan)
+        return;
+    free((*plan)->nodes);
+    free((*plan)->edges);
+    stk_arena_finish(&(*plan)->arena);
+    free(*plan);
+    *plan = NULL;
+}
+
+bool pen_plan_provisional(const struct pen_plan *plan)
+{
+    return plan->provisional;
+}
+
+bool pen_plan_needs_device(const struct pen_plan *plan)
+{
+    return plan->needs_device;
+}
+
+uint64_t pen_plan_peak(const struct pen_plan *plan, enum pen_mem_type mem)
+{
+    return (unsigned)mem < PEN_MEM_COUNT ? plan->peak[mem] : 0;
+}

@@ -1,0 +1,501 @@
+// How many frames and bytes the pools hold, what a plan needs at its peak and
+// moves per frame, the budgets, and the completion of a provisional plan.
+//
+// Blocks of a pool: what its slowest consumer has not taken yet (the deepest
+// edge; a consumer that passes frames on adds what waits behind it), one frame
+// in the hands of each consumer, one being produced, and one more where the
+// device reads or writes pinned blocks, which come back only when the copy is
+// done. Two consumers never hold more than the deeper of their queues: a
+// producer goes on only when both have room, so their frames overlap.
+
+#include "planner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// More than any real frame costs; sums of a million modules do not overflow.
+#define MAX_COST (INT64_C(1) << 42)
+
+// --- frames -----------------------------------------------------------------
+
+static uint32_t sum(uint32_t a, uint32_t b)
+{
+    return a > UINT32_MAX - b ? UINT32_MAX : a + b;
+}
+
+// The range of the edges of one output pin.
+static uint32_t pin_edges(const struct pen_plan *plan, uint32_t node,
+                          uint32_t pin, uint32_t *begin)
+{
+    uint32_t e = plan->first_out[node];
+    const uint32_t end = plan->first_out[node + 1];
+    while (e < end && plan->edges[e].from_pin < pin)
+        e++;
+    *begin = e;
+    while (e < end && plan->edges[e].from_pin == pin)
+        e++;
+    return e;
+}
+
+// `passed` holds, by node, how many frames of its input wait behind it.
+static void count_blocks(struct pen_plan *plan, uint32_t number,
+                         uint32_t *passed)
+{
+    struct stk_plan_node *node = &plan->nodes[number];
+    for (uint32_t pin = 0; pin < node->outputs; pin++) {
+        struct stk_plan_output *o = &node->output[pin];
+        uint32_t e, deepest = 0, held = 0;
+        bool device = node->cls->flags & PEN_CLASS_CUDA;
+        const uint32_t end = pin_edges(plan, number, pin, &e);
+        for (; e < end; e++) {
+            const struct stk_plan_edge *edge = &plan->edges[e];
+            const struct stk_plan_node *to = &plan->nodes[edge->to];
+            const uint32_t waits = sum(edge->depth, passed[edge->to]);
+            if (waits > deepest)
+                deepest = waits;
+            held = sum(held, 1);
+            device = device || (to->cls->flags & PEN_CLASS_CUDA);
+        }
+        held = sum(held, deepest);
+        if (node->forwards && held > passed[number])
+            passed[number] = held;
+        if (node->cls->flags & PEN_CLASS_FORWARDS)
+            continue;
+        o->blocks = sum(held, 1);
+        if (o->mem == PEN_MEM_HOST_PINNED && device)
+            o->blocks = sum(o->blocks, 1);
+    }
+}
+
+// --- bytes ------------------------------------------------------------------
+
+struct totals {
+    uint64_t peak[PEN_MEM_COUNT];
+    uint32_t unknown;
+    uint64_t h2d, d2h;
+    int64_t cost;
+};
+
+static struct totals totals_of(const struct pen_plan *plan)
+{
+    struct totals t = {
+        .unknown = plan->unknown,
+        .h2d = plan->h2d_bytes_per_frame,
+        .d2h = plan->d2h_bytes_per_frame,
+        .cost = plan->cost_ns,
+    };
+    memcpy(t.peak, plan->peak, sizeof(t.peak));
+    return t;
+}
+
+static void set_totals(struct pen_plan *plan, const struct totals *t)
+{
+    memcpy(plan->peak, t->peak, sizeof(t->peak));
+    plan->unknown = t->unknown;
+    plan->provisional = t->unknown > 0;
+    plan->h2d_bytes_per_frame = t->h2d;
+    plan->d2h_bytes_per_frame = t->d2h;
+    plan->cost_ns = t->cost;
+}
+
+static enum pen_status too_large(const struct stk_plan_node *node,
+                                 struct pen_error *err)
+{
+    return pen_error_set(err, PEN_E_LIMIT, 0, node->id,
+                         "the pools of `%s` hold more bytes than a machine "
+                         "can address",
+                         node->id);
+}
+
+// Add what a node contributes, or with `sign` -1 take it away again.
+static enum pen_status account(struct totals *t,
+                               const struct stk_plan_node *node, int sign,
+                               struct pen_error *err)
+{
+    for (uint32_t o = 0; o < node->outputs; o++) {
+        const struct stk_plan_output *out = &node->output[o];
+        size_t bytes;
+        if (out->blocks == 0)
+            continue;
+        if (out->block_bytes == 0) {
+            t->unknown += (uint32_t)sign;
+            continue;
+        }
+        if (!stk_mul(out->block_bytes, out->blocks, &bytes))
+            return too_large(node, err);
+        if (sign > 0 && t->peak[out->mem] > UINT64_MAX - bytes)
+            return too_large(node, err);
+        if (sign > 0)
+            t->peak[out->mem] += bytes;
+        else
+            t->peak[out->mem] -= bytes;
+    }
+    // A copy gives the bytes that it takes.
+    const uint64_t moved = node->outputs ? node->output[0].block_bytes : 0;
+    uint64_t *sum_of = NULL;
+    switch (stk_node_transfer(node)) {
+    case STK_H2D:
+        sum_of = &t->h2d;
+        break;
+    case STK_D2H:
+        sum_of = &t->d2h;
+        break;
+    case STK_D2D:
+    case STK_NO_TRANSFER:
+        break;
+    }
+    if (sum_of)
+        *sum_of = sign > 0 ? *sum_of + moved : *sum_of - moved;
+    t->cost += sign * node->cost_ns;
+    return PEN_OK;
+}
+
+static void set_cost(const struct pen_plan *plan, struct stk_plan_node *node)
+{
+    if (!stk_node_cost(plan, node, &node->cost_ns))
+        node->cost_ns = 0;
+    if (node->cost_ns > MAX_COST)
+        node->cost_ns = MAX_COST;
+}
+
+enum pen_status stk_plan_size(struct pen_plan *plan, struct pen_error *err)
+{
+    uint32_t *passed = calloc((size_t)plan->node_count + 1, sizeof(*passed));
+    struct totals t = { 0 };
+    enum pen_status st = PEN_OK;
+    if (!passed)
+        return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
+                             "no memory for the plan");
+    for (uint32_t n = plan->node_count; n-- > 0;)
+        count_blocks(plan, n, passed);
+    free(passed);
+    plan->h2d_per_frame = plan->d2h_per_frame = 0;
+    for (uint32_t n = 0; n < plan->node_count && st == PEN_OK; n++) {
+        struct stk_plan_node *node = &plan->nodes[n];
+        const enum stk_transfer transfer = stk_node_transfer(node);
+        set_cost(plan, node);
+        plan->h2d_per_frame += transfer == STK_H2D;
+        plan->d2h_per_frame += transfer == STK_D2H;
+        st = account(&t, node, 1, err);
+    }
+    if (st == PEN_OK)
+        set_totals(plan, &t);
+    return st;
+}
+
+// --- budgets ----------------------------------------------------------------
+
+enum { USERS = 3 };
+
+struct user {
+    uint64_t bytes;
+    uint32_t node, pin;
+};
+
+static void largest_users(const struct pen_plan *plan, uint32_t mems,
+                          struct user users[USERS])
+{
+    memset(users, 0, USERS * sizeof(*users));
+    for (uint32_t n = 0; n < plan->node_count; n++)
+        for (uint32_t o = 0; o < plan->nodes[n].outputs; o++) {
+            const struct stk_plan_output *out = &plan->nodes[n].output[o];
+            const uint64_t bytes = (uint64_t)out->blocks * out->block_bytes;
+            if (!(mems & PEN_MEM_BIT(out->mem)) ||
+                bytes <= users[USERS - 1].bytes)
+                continue;
+            unsigned at = USERS - 1;
+            for (; at > 0 && users[at - 1].bytes < bytes; at--)
+                users[at] = users[at - 1];
+            users[at] = (struct user){ bytes, n, o };
+        }
+}
+
+static enum pen_status over(const struct pen_plan *plan, uint32_t mems,
+                            uint64_t peak, uint64_t budget,
+                            struct pen_error *err)
+{
+    struct user users[USERS];
+    struct stk_text text = { 0 };
+    char name[64], need[32], have[32];
+    largest_users(plan, mems, users);
+    stk_mems_text(mems, name, sizeof(name));
+    for (char *c = name; *c; c++)
+        if (*c == '|')
+            *c = '+';
+    stk_format_size(peak, need, sizeof(need));
+    stk_format_size(budget, have, sizeof(have));
+    stk_text_addf(&text,
+                  "%s memory: %s are needed, the budget is %s; largest:", name,
+                  need, have);
+    for (unsigned i = 0; i < USERS && users[i].bytes; i++) {
+        const struct stk_plan_node *node = &plan->nodes[users[i].node];
+        const struct stk_plan_output *o = &node->output[users[i].pin];
+        stk_format_size(users[i].bytes, need, sizeof(need));
+        stk_format_size(o->block_bytes, have, sizeof(have));
+        stk_text_addf(&text, "%s `%s.%s` %s (%u frames of %s)", i ? "," : "",
+                      node->id, node->cls->outputs[users[i].pin].name, need,
+                      o->blocks, have);
+    }
+    const enum pen_status st = text.failed ? PEN_E_NOMEM : PEN_E_LIMIT;
+    pen_error_set(err, st, 0, "", "%s",
+                  text.failed ? "no memory for the plan" : text.data);
+    stk_text_finish(&text);
+    return st;
+}
+
+static enum pen_status over_transfers(const struct pen_plan *plan,
+                                      enum stk_transfer which, uint32_t count,
+                                      int32_t budget, struct pen_error *err)
+{
+    struct stk_text text = { 0 };
+    unsigned told = 0;
+    stk_text_addf(&text, "%u transfer%s %s a frame, the budget is %d:", count,
+                  count == 1 ? "" : "s",
+                  which == STK_H2D ? "to the device" : "to the host", budget);
+    for (uint32_t n = 0; n < plan->node_count && told < 4; n++)
+        if (stk_node_transfer(&plan->nodes[n]) == which)
+            stk_text_addf(&text, "%s `%s`", told++ ? "," : "",
+                          plan->nodes[n].id);
+    const enum pen_status st = text.failed ? PEN_E_NOMEM : PEN_E_LIMIT;
+    pen_error_set(err, st, 0, "", "%s",
+                  text.failed ? "no memory for the plan" : text.data);
+    stk_text_finish(&text);
+    return st;
+}
+
+enum pen_status stk_plan_budgets(const struct pen_plan *plan, unsigned *next,
+                                 char *code, const char **key,
+                                 struct pen_error *err)
+{
+    static const char *const keys[] = {
+        [PEN_MEM_HOST] = "host",
+        [PEN_MEM_HOST_PINNED] = "host_pinned",
+        [PEN_MEM_CUDA_DEVICE] = "cuda_device",
+        [PEN_MEM_DMABUF] = "dmabuf",
+    };
+    strcpy(code, "E510");
+    while (*next < PEN_MEM_COUNT) {
+        const unsigned m = (*next)++;
+        if (m == PEN_MEM_NONE || plan->budget[m] == 0 ||
+            plan->peak[m] <= plan->budget[m])
+            continue;
+        *key = keys[m];
+        return over(plan, PEN_MEM_BIT(m), plan->peak[m], plan->budget[m], err);
+    }
+    strcpy(code, "E511");
+    const struct pen_plan_params *params = &plan->params;
+    if (*next == PEN_MEM_COUNT) {
+        ++*next;
+        if (params->transfers_limited && params->h2d_per_frame >= 0 &&
+            plan->h2d_per_frame > (uint32_t)params->h2d_per_frame) {
+            *key = "h2d_per_frame";
+            return over_transfers(plan, STK_H2D, plan->h2d_per_frame,
+                                  params->h2d_per_frame, err);
+        }
+    }
+    if (*next == PEN_MEM_COUNT + 1) {
+        ++*next;
+        if (params->transfers_limited && params->d2h_per_frame >= 0 &&
+            plan->d2h_per_frame > (uint32_t)params->d2h_per_frame) {
+            *key = "d2h_per_frame";
+            return over_transfers(plan, STK_D2H, plan->d2h_per_frame,
+                                  params->d2h_per_frame, err);
+        }
+    }
+    return PEN_OK;
+}
+
+// --- completing a plan ------------------------------------------------------
+
+// What a change overwrote, so that a refusal leaves the plan as it was.
+struct saved_node {
+    uint32_t number;
+    int64_t cost_ns;
+    struct stk_plan_output output[PEN_MAX_PINS];
+};
+
+struct journal {
+    struct saved_node *nodes;
+    size_t count, room;
+    struct totals totals;
+};
+
+static enum pen_status save(struct journal *j, const struct pen_plan *plan,
+                            uint32_t number, struct pen_error *err)
+{
+    if (j->count == j->room) {
+        const size_t room = j->room ? 2 * j->room : 8;
+        void *grown = realloc(j->nodes, room * sizeof(*j->nodes));
+        if (!grown)
+            return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
+                                 "no memory for the plan");
+        j->nodes = grown;
+        j->room = room;
+    }
+    struct saved_node *s = &j->nodes[j->count++];
+    s->number = number;
+    s->cost_ns = plan->nodes[number].cost_ns;
+    memcpy(s->output, plan->nodes[number].output, sizeof(s->output));
+    return PEN_OK;
+}
+
+// Edges carry what their producer gives.
+static void set_edges(struct pen_plan *plan, uint32_t number, bool mark,
+                      uint32_t *last)
+{
+    for (uint32_t e = plan->first_out[number]; e < plan->first_out[number + 1];
+         e++) {
+        struct stk_plan_edge *edge = &plan->edges[e];
+        const struct stk_plan_output *o =
+            &plan->nodes[number].output[edge->from_pin];
+        edge->caps = o->caps;
+        edge->formats = stk_caps_mask(&o->caps);
+        if (!mark)
+            continue;
+        plan->marks[edge->to] = 1;
+        if (edge->to > *last)
+            *last = edge->to;
+    }
+}
+
+static bool same(const struct pen_caps *a, const struct pen_caps *b)
+{
+    return a->kind == b->kind && a->codec == b->codec &&
+           a->format == b->format && a->formats == b->formats &&
+           a->width == b->width && a->height == b->height &&
+           a->matrix == b->matrix && a->range == b->range &&
+           a->fps.num == b->fps.num && a->fps.den == b->fps.den &&
+           a->bytes == b->bytes;
+}
+
+// Take over the caps of an output; *changed tells whether they are new.
+static enum pen_status enlarge(struct stk_plan_node *node, uint32_t pin,
+                               const struct pen_caps *caps, bool *changed,
+                               struct pen_error *err)
+{
+    struct stk_plan_output *o = &node->output[pin];
+    struct pen_caps all = o->caps;
+    struct pen_error error = { 0 };
+    stk_caps_unite(&all, caps, false);
+    if (same(&all, &o->caps))
+        return PEN_OK;
+    *changed = true;
+    o->caps = all;
+    const enum pen_status st = stk_caps_bytes(&all, &o->block_bytes, &error);
+    if (st == PEN_OK)
+        return PEN_OK;
+    return pen_error_set(err, st, 0, node->id, "`%s.%s`: %s", node->id,
+                         node->cls->outputs[pin].name, error.text);
+}
+
+// What flows must be what was planned, or consumers were promised otherwise.
+static enum pen_status check_promise(const struct stk_plan_node *node,
+                                     uint32_t pin, struct pen_caps *caps,
+                                     struct pen_error *err)
+{
+    const struct pen_caps *planned = &node->output[pin].caps;
+    const char *name = node->cls->outputs[pin].name;
+    if (planned->kind == PEN_KIND_NONE || planned->kind == PEN_KIND_FRAME ||
+        caps->kind == PEN_KIND_NONE)
+        caps->kind = planned->kind;
+    if (caps->kind != planned->kind)
+        return pen_error_set(err, PEN_E_CONFIG, 0, node->id,
+                             "`%s.%s` gives %s frames, planned were %s",
+                             node->id, name, pen_kind_name(caps->kind),
+                             pen_kind_name(planned->kind));
+    const uint32_t given = stk_caps_mask(caps), known = stk_caps_mask(planned);
+    if (known == 0 || (given & ~known) == 0)
+        return PEN_OK;
+    char gives[160], plans[160];
+    stk_mask_text(given, gives, sizeof(gives));
+    stk_mask_text(known, plans, sizeof(plans));
+    return pen_error_set(err, PEN_E_CONFIG, 0, node->id,
+                         "`%s.%s` gives %s, planned was %s", node->id, name,
+                         gives, plans);
+}
+
+static enum pen_status propagate(struct pen_plan *plan, uint32_t number,
+                                 struct journal *j, uint32_t *last,
+                                 struct pen_error *err)
+{
+    struct stk_plan_node *node = &plan->nodes[number];
+    struct pen_caps in[PEN_MAX_PINS] = { 0 }, out[PEN_MAX_PINS] = { 0 };
+    struct pen_error error = { 0 };
+    struct totals t = totals_of(plan);
+    uint32_t refused;
+    bool changed = false;
+    for (uint32_t i = 0; i < node->inputs; i++)
+        if (node->in_edge[i] >= 0)
+            in[i] = plan->edges[node->in_edge[i]].caps;
+    const enum pen_status st =
+        stk_plan_negotiate(node, in, out, &refused, &error);
+    if (st != PEN_OK)
+        return pen_error_set(err, st, 0, node->id, "`%s`: %s", node->id,
+                             error.text);
+    PEN_TRY(save(j, plan, number, err));
+    PEN_TRY(account(&t, node, -1, err));
+    for (uint32_t o = 0; o < node->outputs; o++)
+        PEN_TRY(enlarge(node, o, &out[o], &changed, err));
+    set_cost(plan, node);
+    PEN_TRY(account(&t, node, 1, err));
+    set_totals(plan, &t);
+    if (changed)
+        set_edges(plan, number, true, last);
+    return PEN_OK;
+}
+
+static enum pen_status settle(struct pen_plan *plan, uint32_t number,
+                              uint32_t pin, const struct pen_caps *caps,
+                              struct journal *j, struct pen_error *err)
+{
+    struct stk_plan_node *node = &plan->nodes[number];
+    struct totals t = totals_of(plan);
+    bool changed = false;
+    uint32_t last = 0;
+    PEN_TRY(save(j, plan, number, err));
+    PEN_TRY(account(&t, node, -1, err));
+    PEN_TRY(enlarge(node, pin, caps, &changed, err));
+    if (!changed)
+        return PEN_OK;
+    set_cost(plan, node);
+    PEN_TRY(account(&t, node, 1, err));
+    set_totals(plan, &t);
+    set_edges(plan, number, true, &last);
+    for (uint32_t n = number + 1; n <= last; n++) {
+        if (!plan->marks[n])
+            continue;
+        plan->marks[n] = 0;
+        PEN_TRY(propagate(plan, n, j, &last, err));
+    }
+    char code[8];
+    const char *key;
+    unsigned next = 0;
+    return stk_plan_budgets(plan, &next, code, &key, err);
+}
+
+enum pen_status stk_plan_settle(struct pen_plan *plan, uint32_t node,
+                                uint32_t pin, const struct pen_caps *caps,
+                                struct pen_error *err)
+{
+    if (node >= plan->node_count || pin >= plan->nodes[node].outputs)
+        return pen_error_set(err, PEN_E_ARG, 0, "stk_plan_settle",
+                             "node %u has no output %u", node, pin);
+    struct pen_caps given = *caps;
+    PEN_TRY(check_promise(&plan->nodes[node], pin, &given, err));
+    struct journal j = { .totals = totals_of(plan) };
+    const enum pen_status st = settle(plan, node, pin, &given, &j, err);
+    if (st != PEN_OK) {
+        memset(plan->marks, 0, plan->node_count);
+        while (j.count-- > 0) {
+            const struct saved_node *s = &j.nodes[j.count];
+            struct stk_plan_node *n = &plan->nodes[s->number];
+            n->cost_ns = s->cost_ns;
+            memcpy(n->output, s->output, sizeof(n->output));
+            set_edges(plan, s->number, false, NULL);
+        }
+        set_totals(plan, &j.totals);
+    }
+    free(j.nodes);
+    return st;
+}
