@@ -58,7 +58,8 @@ bool stk_scope_enter_end(struct stk_scope *scope, struct pen_device *dev)
 }
 
 // Somebody called inside the scope left the stack of contexts otherwise than
-// found. Take off what lies on ours, but nothing that lay there before.
+// found. Take off what lies on what was there before; put that back if it is
+// gone as well.
 static void restore(struct pen_device *dev, CUcontext before)
 {
     enum { DEEPEST = 64 };  // of what a module might have left
@@ -66,15 +67,12 @@ static void restore(struct pen_device *dev, CUcontext before)
         CUcontext top = NULL;
         STK_CU_END(dev, cuCtxGetCurrent(&top));
         if (top == before)
-            return;  // ours was taken off
+            return;
         if (!top) {
-            // What was current before us is gone too.
             STK_CU_END(dev, cuCtxPushCurrent(before));
             return;
         }
         STK_CU_END(dev, cuCtxPopCurrent(&top));
-        if (top == dev->context)
-            return;
     }
 }
 
@@ -87,16 +85,20 @@ void stk_scope_leave(struct stk_scope *scope)
 
     CUcontext top = NULL;
     STK_CU_END(dev, cuCtxGetCurrent(&top));
-    const bool ours = top == dev->context;
-    if (!ours)
+    bool as_found = top == dev->context;
+    if (scope->before != dev->context) {
+        if (as_found) {
+            // Ours may have been pushed once more: what lies below tells.
+            STK_CU_END(dev, cuCtxPopCurrent(&top));
+            STK_CU_END(dev, cuCtxGetCurrent(&top));
+            as_found = top == scope->before;
+        }
+        if (!as_found)
+            restore(dev, scope->before);
+    }
+    // An inner scope pushed nothing and leaves repair to the outer one.
+    if (!as_found)
         atomic_fetch_add_explicit(&dev->disturbed, 1, memory_order_relaxed);
-
-    if (scope->before == dev->context)
-        return;  // an inner scope: what the outer one pushed stays
-    if (ours)
-        STK_CU_END(dev, cuCtxPopCurrent(&top));
-    else
-        restore(dev, scope->before);
 }
 
 uint64_t stk_device_disturbed(const struct pen_device *dev)
