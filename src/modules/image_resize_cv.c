@@ -1,0 +1,100 @@
+// ImageResizeCV: scaling on the CPU.
+
+#include "modules.h"
+#include "resize_common.h"
+
+struct state {
+    struct pen_caps src;  // that `resize` is for
+    struct stk_resize resize;
+    int32_t *table;
+    size_t room;  // bytes of `table`
+};
+
+static const struct pen_pin inputs[] = {
+    STK_PIN_PICTURE("input", "Picture to scale.", PEN_MEM_BITS_HOST,
+                    STK_RESIZE_FORMATS),
+    { 0 },
+};
+static const struct pen_pin outputs[] = {
+    STK_PIN_PICTURE("output", "Picture of width x height.", PEN_MEM_BITS_HOST,
+                    STK_RESIZE_FORMATS),
+    { 0 },
+};
+
+static enum pen_status make_table(struct pen_module *m, struct state *st,
+                                  struct pen_error *err)
+{
+    if (st->resize.table_bytes > st->room) {
+        pen_module_free(m, st->table);
+        st->table = NULL;
+        st->room = 0;
+        void *table = NULL;
+        PEN_TRY(pen_module_alloc(m, st->resize.table_bytes, &table, err));
+        st->table = table;
+        st->room = st->resize.table_bytes;
+    }
+    stk_resize_weights(&st->resize, st->table);
+    return PEN_OK;
+}
+
+static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
+                               struct pen_caps *out, struct pen_error *err)
+{
+    struct state *st = pen_module_state(m);
+    bool changed = false;
+
+    PEN_TRY(stk_resize_prepare(pen_module_params(m), io, &st->src, &st->resize,
+                               out, &changed, err));
+    if (!changed)
+        return PEN_OK;
+    const enum pen_status status = make_table(m, st, err);
+    if (status != PEN_OK)
+        st->src = (struct pen_caps){ 0 };
+    return status;
+}
+
+static enum pen_status process(struct pen_module *m, const struct pen_io *io,
+                               struct pen_error *err)
+{
+    const struct state *st = pen_module_state(m);
+    struct pen_view dst, src;
+    struct penk_resize args;
+
+    PEN_TRY(stk_acquire_both(io, PEN_ON_HOST, &dst, &src, err));
+    stk_resize_bind(&st->resize, (uint64_t)(uintptr_t)st->table, &dst, &src,
+                    &args);
+    stk_cpu_resize(&args, 0, dst.height);
+    return PEN_OK;
+}
+
+static void close_module(struct pen_module *m)
+{
+    struct state *st = pen_module_state(m);
+    pen_module_free(m, st->table);
+}
+
+static const char *const tags[] = {
+    "function:resize", "backend:cpu", "media:image", "transform",
+    "resize",          "image",       "opencv",      NULL,
+};
+
+const struct pen_module_class stk_class_image_resize_cv = {
+    .abi = PEN_MODULE_ABI,
+    .size = sizeof(struct pen_module_class),
+    .name = "ImageResizeCV",
+    .version = "1.0",
+    .summary = "Scales pictures on the CPU.",
+    .category = PEN_CATEGORY_TRANSFORM,
+    .tags = tags,
+    .inputs = inputs,
+    .outputs = outputs,
+    .props = stk_resize_props,
+    .params_size = sizeof(struct stk_resize_params),
+    .state_size = sizeof(struct state),
+    .ops = {
+        .negotiate = stk_resize_negotiate,
+        .prepare = prepare,
+        .process = process,
+        .close = close_module,
+    },
+};

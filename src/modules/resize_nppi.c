@@ -1,0 +1,120 @@
+// ResizeNPPI: scaling on the GPU.
+
+#include "modules.h"
+#include "resize_common.h"
+
+// Kernels that are still queued may read an older, smaller table; each is at
+// least twice the one before, so there are few, and they go at the end.
+enum { MAX_TABLES = 48 };
+
+struct state {
+    struct pen_caps src;  // that `resize` is for
+    struct stk_resize resize;
+    int32_t *host;  // the table on its way
+    size_t room;    // bytes of `host` and of the newest table
+    uint64_t tables[MAX_TABLES];
+    uint32_t count;
+};
+
+static const struct pen_pin inputs[] = {
+    STK_PIN_PICTURE("input", "Picture to scale.", STK_MEM_CUDA,
+                    STK_RESIZE_FORMATS),
+    { 0 },
+};
+static const struct pen_pin outputs[] = {
+    STK_PIN_PICTURE("output", "Picture of width x height.", STK_MEM_CUDA,
+                    STK_RESIZE_FORMATS),
+    { 0 },
+};
+
+static enum pen_status make_table(struct pen_module *m, struct state *st,
+                                  struct pen_error *err)
+{
+    const size_t bytes = st->resize.table_bytes;
+    if (bytes > st->room) {
+        const size_t room = bytes < 2 * st->room ? 2 * st->room : bytes;
+        void *host = NULL;
+        PEN_TRY(pen_module_alloc(m, room, &host, err));
+        pen_module_free(m, st->host);
+        st->host = host;
+        st->room = 0;
+        if (st->count == MAX_TABLES)
+            return pen_error_set(err, PEN_E_LIMIT, 0, "",
+                                 "more than %d sizes of tables", MAX_TABLES);
+        PEN_TRY(pen_module_alloc_device(m, room, &st->tables[st->count], err));
+        st->count++;
+        st->room = room;
+    }
+    stk_resize_weights(&st->resize, st->host);
+    return pen_module_fill_device(m, st->tables[st->count - 1], st->host, bytes,
+                                  err);
+}
+
+static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
+                               struct pen_caps *out, struct pen_error *err)
+{
+    struct state *st = pen_module_state(m);
+    bool changed = false;
+
+    PEN_TRY(stk_resize_prepare(pen_module_params(m), io, &st->src, &st->resize,
+                               out, &changed, err));
+    if (!changed)
+        return PEN_OK;
+    const enum pen_status status = make_table(m, st, err);
+    if (status != PEN_OK)
+        st->src = (struct pen_caps){ 0 };
+    return status;
+}
+
+static enum pen_status process(struct pen_module *m, const struct pen_io *io,
+                               struct pen_error *err)
+{
+    const struct state *st = pen_module_state(m);
+    struct pen_view dst, src;
+    struct penk_resize args;
+    struct pen_grid grid;
+
+    PEN_TRY(stk_acquire_both(io, PEN_ON_STREAM, &dst, &src, err));
+    stk_resize_bind(&st->resize, st->tables[st->count - 1], &dst, &src, &args);
+    stk_resize_grid(&args, &grid);
+    return pen_launch(io, &stk_image_resize, PENK_KERNEL_RESIZE, &grid, &args,
+                      sizeof(args), err);
+}
+
+static void close_module(struct pen_module *m)
+{
+    struct state *st = pen_module_state(m);
+    for (uint32_t i = 0; i < st->count; i++)
+        pen_module_free_device(m, st->tables[i]);
+    pen_module_free(m, st->host);
+}
+
+static const struct pen_kernel_image *const kernels[] = { &stk_image_resize,
+                                                          NULL };
+static const char *const tags[] = {
+    "function:resize", "backend:cuda", "media:image", "transform",
+    "resize",          "cuda",         "npp",         NULL,
+};
+
+const struct pen_module_class stk_class_resize_nppi = {
+    .abi = PEN_MODULE_ABI,
+    .size = sizeof(struct pen_module_class),
+    .name = "ResizeNPPI",
+    .version = "1.0",
+    .summary = "Scales pictures on the GPU.",
+    .category = PEN_CATEGORY_TRANSFORM,
+    .flags = PEN_CLASS_CUDA,
+    .tags = tags,
+    .inputs = inputs,
+    .outputs = outputs,
+    .props = stk_resize_props,
+    .params_size = sizeof(struct stk_resize_params),
+    .state_size = sizeof(struct state),
+    .kernels = kernels,
+    .ops = {
+        .negotiate = stk_resize_negotiate,
+        .prepare = prepare,
+        .process = process,
+        .close = close_module,
+    },
+};
