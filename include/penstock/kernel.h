@@ -73,13 +73,17 @@
 
 #define PENK_KERNEL(name, type, arg)                                           \
     extern "C" __global__ void name(const type arg)
-#define PENK_FN                    static inline __attribute__((always_inline)) __host__ __device__
+
+#define PENK_FN static inline __attribute__((always_inline)) __host__ __device__
+
 #define PENK_UNROLL                _Pragma("unroll")
 #define PENK_G(type, address)      ((type *)(address))
 #define PENK_SHARED(type, name, n) __shared__ type name[n]
-#define PENK_THREADS               for (int penk_phase = 1; penk_phase; penk_phase = 0)
 #define PENK_CTX
 #define PENK_PASS
+
+// A loop of one turn, so that `continue` means the same as on the host.
+#define PENK_THREADS for (int penk_phase = 1; penk_phase; penk_phase = 0)
 
 #else  // host build
 

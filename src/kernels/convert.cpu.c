@@ -217,20 +217,19 @@ static void chroma_row(const struct penk_convert *k, int32_t row,
 
 // Chroma of `n` pixels in blocks of `width` pixels; of two rows with `below`.
 static void chroma(const struct penk_convert *k, const struct span *top,
-                   const struct span *below, int32_t n, int32_t width,
-                   uint8_t *u, uint8_t *v)
+                   const struct span *below, struct sums *s, int32_t n,
+                   int32_t width, uint8_t *u, uint8_t *v)
 {
     const int32_t rows = below ? 2 : 1;
     const int32_t whole = n / width, rest = n % width;
-    struct sums s;
-    sum_blocks(top->a, below ? below->a : NULL, n, width, s.a);
-    sum_blocks(top->b, below ? below->b : NULL, n, width, s.b);
-    sum_blocks(top->c, below ? below->c : NULL, n, width, s.c);
-    chroma_row(k, 1, &s, 0, whole, width * rows, u);
-    chroma_row(k, 2, &s, 0, whole, width * rows, v);
+    sum_blocks(top->a, below ? below->a : NULL, n, width, s->a);
+    sum_blocks(top->b, below ? below->b : NULL, n, width, s->b);
+    sum_blocks(top->c, below ? below->c : NULL, n, width, s->c);
+    chroma_row(k, 1, s, 0, whole, width * rows, u);
+    chroma_row(k, 2, s, 0, whole, width * rows, v);
     if (rest) {
-        chroma_row(k, 1, &s, whole, whole + 1, rest * rows, u);
-        chroma_row(k, 2, &s, whole, whole + 1, rest * rows, v);
+        chroma_row(k, 1, s, whole, whole + 1, rest * rows, u);
+        chroma_row(k, 2, s, whole, whole + 1, rest * rows, v);
     }
 }
 
@@ -249,7 +248,7 @@ static void store_422(uint8_t *restrict at, int32_t pairs, int32_t luma,
 
 // One row of the target; the chroma rows of 4:2:0 are stored apart.
 static void store(const struct penk_convert *k, int32_t x, int32_t y, int32_t n,
-                  const struct span *s)
+                  const struct span *s, struct sums *sums)
 {
     const size_t col = (size_t)x;
     uint8_t *at = address(k->dst[0], k->dst_pitch[0], y, 0);
@@ -265,14 +264,14 @@ static void store(const struct penk_convert *k, int32_t x, int32_t y, int32_t n,
         matrix_row(k, 2, s, n, c);
         break;
     case PENK_YUV444:
-        chroma(k, s, NULL, n, 1, b, c);
+        chroma(k, s, NULL, sums, n, 1, b, c);
         break;
     case PENK_UYVY:
     case PENK_YUYV:
-        chroma(k, s, NULL, n, 2, b, c);
+        chroma(k, s, NULL, sums, n, 2, b, c);
         break;
     case PENK_YUV411_I:
-        chroma(k, s, NULL, n, 4, b, c);
+        chroma(k, s, NULL, sums, n, 4, b, c);
         break;
     default:
         break;
@@ -324,11 +323,11 @@ static void store(const struct penk_convert *k, int32_t x, int32_t y, int32_t n,
 
 static void store_chroma420(const struct penk_convert *k, int32_t x, int32_t y,
                             int32_t n, const struct span *top,
-                            const struct span *below)
+                            const struct span *below, struct sums *sums)
 {
     const int32_t pairs = (n + 1) / 2;
     uint8_t u[SPAN], v[SPAN];
-    chroma(k, top, below, n, 2, u, v);
+    chroma(k, top, below, sums, n, 2, u, v);
     if (k->dst_format == PENK_NV12) {
         uint8_t *uv = address(k->dst[1], k->dst_pitch[1], y / 2, (size_t)x);
         for (int32_t i = 0; i < pairs; i++) {
@@ -350,19 +349,21 @@ void PENK_HOST_NAME(stk_cpu_convert)(const struct penk_convert *args,
     const bool pairs =
         args->dst_format == PENK_YUV420 || args->dst_format == PENK_NV12;
     struct span top, below;
+    struct sums sums;  // scratch of the chroma rows
 
     for (int32_t y = row0; y < row1; y += pairs ? 2 : 1) {
         const bool two = pairs && y + 1 < row1;
         for (int32_t x = 0; x < args->width; x += SPAN) {
             const int32_t n = args->width - x < SPAN ? args->width - x : SPAN;
             fetch(args, x, y, n, &top);
-            store(args, x, y, n, &top);
+            store(args, x, y, n, &top, &sums);
             if (two) {
                 fetch(args, x, y + 1, n, &below);
-                store(args, x, y + 1, n, &below);
+                store(args, x, y + 1, n, &below, &sums);
             }
             if (pairs)
-                store_chroma420(args, x, y, n, &top, two ? &below : NULL);
+                store_chroma420(args, x, y, n, &top, two ? &below : NULL,
+                                &sums);
         }
     }
 }
