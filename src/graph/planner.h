@@ -162,5 +162,16 @@ PEN_NODISCARD enum pen_status stk_plan_advise(struct stk_planner *p,
 // "MONO|RGB" of a mask, "?" of none.
 void stk_mask_text(uint32_t formats, char *text, size_t size);
 void stk_mems_text(uint32_t mems, char *text, size_t size);
+// As pen_caps_text, but sets of formats are told.
+void stk_plan_caps_text(const struct pen_caps *caps, char *text, size_t size);
+void stk_plan_bytes_text(uint64_t bytes, char *text, size_t size);  // 0: "?"
+void stk_plan_cost_text(int64_t ns, char *text, size_t size);
+// " key=value" of what is not default, cut after about `limit` characters.
+bool stk_plan_props_text(struct stk_text *t, const struct stk_plan_node *node,
+                         size_t limit);
+// Whether some pool of that type has no size yet.
+bool stk_plan_unknown(const struct pen_plan *plan, enum pen_mem_type mem);
+// Selector of the device that the plan asks for.
+const char *stk_plan_device(const struct pen_plan *plan);
 
 #endif  // STK_PLANNER_H
