@@ -27,20 +27,21 @@ struct stk_buffer {
     _Atomic uint32_t refs;
     enum pen_mem_type mem;
     size_t bytes;
-    void *host;        // HOST, HOST_PINNED
-    uint64_t address;  // device address, or the host address
-    struct stk_pool *pool;      // where it returns; NULL: foreign
-    struct stk_buffer *next;    // free list of the pool
+    void *host;                     // HOST, HOST_PINNED
+    uint64_t address;               // device address, or the host address
+    struct stk_pool *pool;          // where it returns; NULL: foreign
+    struct stk_buffer *next;        // free list of the pool
+    bool cleared;                   // by the pool, see stk_pool_take()
     void (*release)(void *cookie);  // foreign memory: called at the end
     void *cookie;
-    _Atomic uint32_t pending;   // of stk_buffer_when_unused()
+    _Atomic uint32_t pending;  // of stk_buffer_when_unused()
     void (*unused)(struct stk_buffer *buffer);
     // Points: noted by the runtime after the module call that queued the work,
     // for a frame with several consumers by several threads at once, and
     // asked for by whoever acquires.
-    pthread_mutex_t lock;                       // of the points
-    struct stk_point written;                   // contents are ready after
-    struct stk_point read[STK_MAX_READERS];     // last use by each stream
+    pthread_mutex_t lock;                    // of the points
+    struct stk_point written;                // contents are ready after
+    struct stk_point read[STK_MAX_READERS];  // last use by each stream
 };
 
 // Thread: any. unref accepts NULL; the last one gives the buffer back to its
@@ -62,9 +63,10 @@ bool stk_buffer_host_ready(struct stk_buffer *buffer, unsigned access,
                            struct stk_point *wait);
 // Make `stream` wait for what the access needs: nothing is queued for points
 // of its own or reached ones. Needs the context current. Thread: data.
-PEN_NODISCARD enum pen_status
-stk_buffer_stream_ready(struct stk_buffer *buffer, struct stk_stream *stream,
-                        unsigned access, struct pen_error *err);
+PEN_NODISCARD enum pen_status stk_buffer_stream_ready(struct stk_buffer *buffer,
+                                                      struct stk_stream *stream,
+                                                      unsigned access,
+                                                      struct pen_error *err);
 
 // Call `done(buffer)` once all points are reached: at once if they are, else
 // on the thread of a stream's reaper. Nobody may use the buffer any more.

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool.h"
 #include "type.h"
 
 struct stk_frame_pool {
@@ -311,10 +312,20 @@ enum pen_status stk_frame_on_host(struct pen_frame *frame, unsigned access,
                              "takes a CudaMemCopy of kind DeviceToHost",
                              mem);
     }
+    const struct pen_device *dev =
+        frame->buffer->pool ? stk_pool_device(frame->buffer->pool) : NULL;
     if (!stk_buffer_host_ready(frame->buffer, access, NULL)) {
         return pen_error_set(err, PEN_E_STATE, 0, mem,
                              "frame %llu is not ready for the host: its "
                              "point on the stream is not reached",
+                             (unsigned long long)frame->index);
+    }
+    // All points of a lost device count as reached: what it should have
+    // written is not to be taken for good.
+    if (type->on_stream && dev && stk_device_lost(dev)) {
+        return pen_error_set(err, PEN_E_LOST, 0, mem,
+                             "frame %llu may be incomplete: the device was "
+                             "lost by an earlier error",
                              (unsigned long long)frame->index);
     }
     fill_view(frame, map(type, frame->buffer), out);

@@ -40,6 +40,7 @@ static void drop_memory(struct stk_pool *pool, struct stk_buffer *buffer)
     buffer->host = NULL;
     buffer->address = 0;
     buffer->bytes = 0;
+    buffer->cleared = false;
 }
 
 // Give a buffer memory of `bytes`, instead of what it has.
@@ -281,12 +282,61 @@ static struct stk_buffer *choose(struct stk_pool *pool, size_t block_bytes,
     return NULL;
 }
 
+// Clear fresh device memory. PEN_AGAIN with *wait when the stream has no place
+// for the point that stands for it.
+static enum pen_status clear(struct stk_buffer *buffer,
+                             struct stk_stream *stream, struct stk_point *wait,
+                             struct pen_error *err)
+{
+    if (!stk_stream_has_room(stream, 0, wait))
+        return PEN_AGAIN;
+    PEN_TRY(stk_stream_fill(stream, buffer->address, 0, buffer->bytes, err));
+
+    struct stk_point point;
+    enum pen_status st = PEN_AGAIN;
+    while ((st = stk_stream_record(stream, &point, err)) == PEN_AGAIN) {
+        // Others took the last place meanwhile. The fill is queued and needs
+        // its point: rather slow, once, than wrong.
+        PEN_TRY(stk_point_wait(point, err));
+    }
+    PEN_TRY(st);
+    stk_buffer_used(buffer, point, PEN_WRITE);
+    buffer->cleared = true;
+    return PEN_OK;
+}
+
+static enum pen_status check_device(const struct stk_pool *pool,
+                                    struct pen_error *err)
+{
+    if (!pool->type->needs_device || !stk_device_lost(pool->source.dev))
+        return PEN_OK;
+    return pen_error_set(err, PEN_E_LOST, 0, pool->owner,
+                         "no buffer is given: the device was lost by an "
+                         "earlier error");
+}
+
+// Make a buffer that was chosen fit for its user; what fails may be tried
+// again.
+static enum pen_status prepare(struct stk_pool *pool, struct stk_buffer *buffer,
+                               size_t block_bytes, struct stk_stream *stream,
+                               struct stk_point *wait, struct pen_error *err)
+{
+    if (buffer->bytes < block_bytes)
+        PEN_TRY(fill(pool, buffer, block_bytes, err));
+    if (!stream)
+        return PEN_OK;
+    if (pool->type->type == PEN_MEM_CUDA_DEVICE && !buffer->cleared)
+        PEN_TRY(clear(buffer, stream, wait, err));
+    return stk_buffer_stream_ready(buffer, stream, PEN_WRITE, err);
+}
+
 enum pen_status stk_pool_take(struct stk_pool *pool, struct stk_stream *stream,
                               struct stk_buffer **out, struct stk_point *wait,
                               struct pen_error *err)
 {
     *out = NULL;
     *wait = (struct stk_point){ 0 };
+    PEN_TRY(check_device(pool, err));
 
     pthread_mutex_lock(&pool->lock);
     const size_t block_bytes = atomic_load(&pool->block_bytes);
@@ -300,12 +350,9 @@ enum pen_status stk_pool_take(struct stk_pool *pool, struct stk_stream *stream,
     pool->in_use++;
     pthread_mutex_unlock(&pool->lock);
 
-    enum pen_status st = PEN_OK;
     const bool stale = buffer->bytes < block_bytes;
-    if (stale)
-        st = fill(pool, buffer, block_bytes, err);
-    if (!st && stream)
-        st = stk_buffer_stream_ready(buffer, stream, PEN_WRITE, err);
+    const enum pen_status st =
+        prepare(pool, buffer, block_bytes, stream, wait, err);
 
     pthread_mutex_lock(&pool->lock);
     if (stale && buffer->bytes >= block_bytes)
@@ -313,6 +360,7 @@ enum pen_status stk_pool_take(struct stk_pool *pool, struct stk_stream *stream,
     if (st) {
         append(pool, buffer);
         pool->in_use--;
+        pool->waits += st == PEN_AGAIN;
         notify_and_unlock(pool);
         return st;
     }
@@ -388,4 +436,9 @@ void stk_pool_stats(struct stk_pool *pool, struct stk_pool_stats *out)
 size_t stk_pool_block_bytes(const struct stk_pool *pool)
 {
     return atomic_load(&pool->block_bytes);
+}
+
+struct pen_device *stk_pool_device(const struct stk_pool *pool)
+{
+    return pool->source.dev;
 }

@@ -15,7 +15,7 @@ struct stk_pool_params {
     struct pen_device *dev;  // for HOST_PINNED and CUDA_DEVICE; borrowed until
                              // the last buffer is gone
     struct stk_ledger *ledger;  // borrowed likewise; may be NULL
-    const char *owner;       // "module.pin", copied
+    const char *owner;          // "module.pin", copied
     // Called without lock after a buffer came back, so that who waits for one
     // can try again. May be NULL. Not called any more once the pool is
     // destroyed.
@@ -37,13 +37,15 @@ void stk_pool_destroy(struct stk_pool **pool);
 // written first (the stream is made to wait for other streams' last uses;
 // needs the context current), NULL for the host (only a buffer whose points
 // are all reached is given).
+// Device memory is cleared once, on the stream that takes it first: a linear
+// transfer carries the padding of rows along, which no kernel ever writes.
 // Buffers are given in the order in which they came back, so that points are
 // most likely reached.
 // PEN_AGAIN: none can be given now. wait->stream is not NULL if a free one
 // only waits for that point; otherwise `returned` will be called (another
 // thread may call it before this call returns).
 // Errors: as stk_pool_create() while blocks are replaced after a growth, and
-// as stk_stream_wait(); the pool is as before.
+//         as stk_stream_wait(); PEN_E_LOST. The pool is as before.
 // Thread: data. Never blocks.
 PEN_NODISCARD enum pen_status stk_pool_take(struct stk_pool *pool,
                                             struct stk_stream *stream,
@@ -58,9 +60,8 @@ PEN_NODISCARD enum pen_status stk_pool_take(struct stk_pool *pool,
 // Errors: as stk_pool_create(). The pool then stays at the new size and what
 // is missing is tried again by stk_pool_take().
 // Thread: data. Blocks on the driver.
-PEN_NODISCARD enum pen_status stk_pool_grow(struct stk_pool *pool,
-                                            size_t block_bytes,
-                                            struct pen_error *err);
+PEN_NODISCARD enum pen_status
+stk_pool_grow(struct stk_pool *pool, size_t block_bytes, struct pen_error *err);
 
 struct stk_pool_stats {
     size_t block_bytes;
@@ -71,6 +72,9 @@ struct stk_pool_stats {
 };
 void stk_pool_stats(struct stk_pool *pool, struct stk_pool_stats *out);
 size_t stk_pool_block_bytes(const struct stk_pool *pool);
+
+// The device of HOST_PINNED and CUDA_DEVICE blocks, else what was given.
+struct pen_device *stk_pool_device(const struct stk_pool *pool);
 
 // For stk_buffer_unref(): the last reference of one of the pool's is gone.
 void stk_pool_give(struct stk_buffer *buffer);
