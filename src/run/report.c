@@ -79,7 +79,7 @@ void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out)
     }
 
     pthread_mutex_lock(&p->plan_lock);
-    for (unsigned i = 0; i < MEMORIES; i++)
+    for (unsigned i = 0; p->plan && i < MEMORIES; i++)
         out->memory[memories[i].mem].planned_peak =
             p->plan->peak[memories[i].mem];
     out->launches = p->stream ? stk_stream_launches(p->stream) : p->launches;

@@ -102,8 +102,8 @@ def unknown_choice_lists_the_choices(folder):
 
 @case
 def missing_required_property_is_an_error(folder):
-    check(folder, GOOD.replace('"width": 64, ', ''), "E205", 3, 5,
-          "/modules/source", "width")
+    check(folder, GOOD.replace('"width": 64, ', ''), "E205", 5, 7,
+          "/modules/source/props/width", "width")
 
 
 @case
