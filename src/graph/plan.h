@@ -78,7 +78,8 @@ struct pen_plan {
     uint32_t *first_out;  // edges of node n: first_out[n] to
                           // first_out[n + 1]
     bool provisional, needs_device, optimal;
-    uint64_t peak[PEN_MEM_COUNT];    // planned bytes
+    uint64_t peak[PEN_MEM_COUNT];  // planned bytes
+    uint64_t host_budget;          // of HOST and HOST_PINNED together; 0: none
     uint64_t budget[PEN_MEM_COUNT];  // 0: none
     uint32_t unknown;                // connected outputs of unknown size
     uint32_t h2d_per_frame, d2h_per_frame;

@@ -37,7 +37,7 @@ enum {
 // equal time: fewer bridges, then less pinned memory, then targets that some
 // frames have already.
 #define TICKS 64
-enum { TICK_BRIDGE = 8, TICK_FOREIGN = 2, TICK_UPGRADE = 1 };
+enum { TICK_BRIDGE = 8, TICK_ROOT = 2, TICK_FOREIGN = 2, TICK_UPGRADE = 1 };
 
 enum op { UPGRADE, H2D, D2H, CONVERT_HOST, CONVERT_CUDA };
 
@@ -360,6 +360,14 @@ static bool converts(const struct stk_template *t, uint32_t from,
 
 // --- states and steps -------------------------------------------------------
 
+// Of equally good targets the first is taken.
+static const enum pen_format preference[] = {
+    PEN_FMT_RGB,      PEN_FMT_RGBA,     PEN_FMT_BGR,      PEN_FMT_BGRA,
+    PEN_FMT_MONO,     PEN_FMT_NV12,     PEN_FMT_YUV420,   PEN_FMT_YUV444,
+    PEN_FMT_UYVY,     PEN_FMT_YUYV,     PEN_FMT_YUV411_I, PEN_FMT_BAYERBG8,
+    PEN_FMT_BAYERGB8, PEN_FMT_BAYERGR8, PEN_FMT_BAYERRG8, PEN_FMT_BAYERBG10,
+};
+
 static void list_formats(const struct stk_planner *p, struct stk_place *w)
 {
     uint32_t reachable = 0;
@@ -372,10 +380,10 @@ static void list_formats(const struct stk_planner *p, struct stk_place *w)
         if (cls && cls->outputs)
             reachable |= cls->outputs[0].formats;
     }
-    for (unsigned f = 1; f < PEN_FMT_COUNT; f++)
-        if ((reachable & PEN_FMT_BIT(f)) && w->mask != PEN_FMT_BIT(f) &&
-            pen_format_info((enum pen_format)f))
-            w->format[w->format_count++] = (enum pen_format)f;
+    for (unsigned i = 0; i < sizeof(preference) / sizeof(*preference); i++)
+        if ((reachable & PEN_FMT_BIT(preference[i])) &&
+            w->mask != PEN_FMT_BIT(preference[i]))
+            w->format[w->format_count++] = preference[i];
 }
 
 // Bytes of a frame in each format, for the size of `caps`.
@@ -768,6 +776,14 @@ struct origin {
     const struct pen_caps *caps;
 };
 
+// HOST pins take pinned frames too; that need not be told each time.
+static void wanted_text(uint32_t mems, char *text, size_t size)
+{
+    if (mems & PEN_MEM_BIT(PEN_MEM_HOST))
+        mems &= ~PEN_MEM_BIT(PEN_MEM_HOST_PINNED);
+    stk_mems_text(mems, text, size);
+}
+
 static bool below(const struct stk_place *w, int v, int ancestor)
 {
     for (; v >= 0; v = w->parent[v])
@@ -812,7 +828,7 @@ static enum pen_status explain(struct stk_planner *p, const struct stk_place *w,
         stk_mask_text(set->formats, wants, sizeof(wants));
         stk_mask_text(w->mask, gives, sizeof(gives));
     } else {
-        stk_mems_text(set->mem, wants, sizeof(wants));
+        wanted_text(set->mem, wants, sizeof(wants));
         stk_mems_text(PEN_MEM_BIT(from->mem), gives, sizeof(gives));
     }
     stk_text_addf(&reason, "pin `%s` of `%s` %s %s; `%s.%s` gives %s",
@@ -977,7 +993,7 @@ static void complain(struct stk_planner *p, const struct stk_place *w,
         const struct pen_pin_set *set = &to->in[e->to_pin];
         const bool mem = !(t->mems & PEN_MEM_BIT(from->mem));
         if (mem) {
-            stk_mems_text(set->mem, wants, sizeof(wants));
+            wanted_text(set->mem, wants, sizeof(wants));
             stk_mems_text(PEN_MEM_BIT(from->mem), gives, sizeof(gives));
         } else {
             stk_mask_text(set->formats, wants, sizeof(wants));
@@ -1194,7 +1210,8 @@ static enum pen_status plant(struct stk_planner *p, struct stk_place *w,
     for (unsigned m = 0; m < MEMS; m++) {
         if (!(mems & PEN_MEM_BIT(mem_of[m])))
             continue;
-        const struct verdict v = grow(w, state_of(m, 0), &count);
+        struct verdict v = grow(w, state_of(m, 0), &count);
+        v.cost += m * TICK_ROOT;
         if (root < 0 || better(&v, &best)) {
             best = v;
             root = state_of(m, 0);
@@ -1205,7 +1222,7 @@ static enum pen_status plant(struct stk_planner *p, struct stk_place *w,
     for (uint32_t i = 0; i < w->target_count; i++)
         if (w->targets[i].state < 0)
             complain(p, w, &w->targets[i], from);
-    if (count == 0 && best.cost > 0)
+    if (count == 0 && w->in_tree[w->root])
         p->exact = false;
     else if (count && !known && p->exact)
         p->exact = holds_for_any_size(p, w, caps, count);
@@ -1233,8 +1250,11 @@ static void note_choices(struct stk_planner *p, const struct stk_place *w)
             continue;
         for (uint32_t n = t->first; n != UINT32_MAX; n = w->next_edge[n]) {
             const uint32_t to = p->graph->edges[p->out[n]].to;
-            if (p->first[to] != p->first[to + 1])
-                p->choice = true;
+            const struct stk_node *node = &p->graph->nodes[to];
+            for (uint32_t e = p->first[to]; e < p->first[to + 1]; e++)
+                if (node->out[p->graph->edges[p->out[e]].from_pin].formats ||
+                    (node->cls->flags & PEN_CLASS_FORWARDS))
+                    p->choice = true;
         }
     }
 }

@@ -79,10 +79,16 @@ bool stk_plan_props_text(struct stk_text *t, const struct stk_plan_node *node,
     const size_t start = t->length;
     for (const struct pen_prop *row = node->cls->props; row && row->kind;
          row++) {
-        if (is_default(row, node->params) && !(row->flags & PEN_PROP_REQUIRED))
+        // Of a bridge its one setting is told, whatever the default is.
+        const bool tell = (row->flags & PEN_PROP_REQUIRED) ||
+                          (node->inserted && (!strcmp(row->key, "kind") ||
+                                              !strcmp(row->key, "imageType")));
+        if (!tell && is_default(row, node->params))
             continue;
         json_t *value = stk_prop_get_json(row, node->params);
-        char *dump = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+        char *dump =
+            value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
+                  : NULL;
         json_decref(value);
         if (!dump)
             return false;

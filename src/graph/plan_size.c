@@ -283,9 +283,18 @@ enum pen_status stk_plan_budgets(const struct pen_plan *plan, unsigned *next,
         *key = keys[m];
         return over(plan, PEN_MEM_BIT(m), plan->peak[m], plan->budget[m], err);
     }
+    if (*next == PEN_MEM_COUNT) {
+        ++*next;
+        const uint64_t peak =
+            plan->peak[PEN_MEM_HOST] + plan->peak[PEN_MEM_HOST_PINNED];
+        if (plan->host_budget && peak > plan->host_budget) {
+            *key = keys[PEN_MEM_HOST];
+            return over(plan, PEN_MEM_BITS_HOST, peak, plan->host_budget, err);
+        }
+    }
     strcpy(code, "E511");
     const struct pen_plan_params *params = &plan->params;
-    if (*next == PEN_MEM_COUNT) {
+    if (*next == PEN_MEM_COUNT + 1) {
         ++*next;
         if (params->transfers_limited && params->h2d_per_frame >= 0 &&
             plan->h2d_per_frame > (uint32_t)params->h2d_per_frame) {
@@ -294,7 +303,7 @@ enum pen_status stk_plan_budgets(const struct pen_plan *plan, unsigned *next,
                                   params->h2d_per_frame, err);
         }
     }
-    if (*next == PEN_MEM_COUNT + 1) {
+    if (*next == PEN_MEM_COUNT + 2) {
         ++*next;
         if (params->transfers_limited && params->d2h_per_frame >= 0 &&
             plan->d2h_per_frame > (uint32_t)params->d2h_per_frame) {

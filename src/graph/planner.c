@@ -706,16 +706,21 @@ static void set_budgets(struct pen_plan *plan)
     struct pen_plan_params *params = &plan->params;
     const uint64_t host = plan->profile.host_memory ? plan->profile.host_memory
                                                     : machine_memory();
+    bool given = false;
     for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
         uint64_t budget = params->budget[m];
         if (budget == 0)
             budget = desc->budget[m];
-        if (budget == 0 && (PEN_MEM_BIT(m) & PEN_MEM_BITS_HOST))
-            budget = host / 2;
+        if (PEN_MEM_BIT(m) & PEN_MEM_BITS_HOST) {
+            given = given || budget;
+            if (budget == 0)
+                budget = host / 2;
+        }
         if (budget == 0 && m == PEN_MEM_CUDA_DEVICE)
             budget = plan->profile.cuda_memory / 10 * 9;
         params->budget[m] = plan->budget[m] = budget;
     }
+    plan->host_budget = given ? 0 : host / 2;
     if (!params->transfers_limited) {
         params->h2d_per_frame = desc->h2d_per_frame;
         params->d2h_per_frame = desc->d2h_per_frame;
