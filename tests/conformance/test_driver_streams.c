@@ -1,7 +1,6 @@
 // What streams and points promise, on top of whichever driver is under test.
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 
 #include "alloc_fail.h"
@@ -228,15 +227,14 @@ PEN_TEST(points_are_reached_in_order_and_not_before_their_work)
     fixture_all_modes(points_count_up);
 }
 
-static void run_ahead(struct fixture *f)
+static void run_ahead_after(struct fixture *f, unsigned turns)
 {
     struct stk_stream *s = fixture_stream(f, "s");
     struct gate gate;
     struct stk_point point, oldest;
     struct pen_error why;
     gate_create(f, &gate);
-    // Several turns of the ring, so that its end is met at any place.
-    for (int i = 0; i < 3 * STK_RUN_AHEAD + 5; i++)
+    for (unsigned i = 0; i < turns; i++)
         FIXTURE_OK(stk_point_wait(fixture_record(f, s), &err));
 
     assert_true(stk_stream_has_room(s, 0, &oldest));
@@ -269,6 +267,15 @@ static void run_ahead(struct fixture *f)
     FIXTURE_OK(stk_point_wait(point, &err));
     stk_stream_destroy(&s);
     gate_free(f, &gate);
+}
+
+// On the first turn of the ring, at its end, and later.
+static void run_ahead(struct fixture *f)
+{
+    run_ahead_after(f, 0);
+    run_ahead_after(f, 3);
+    run_ahead_after(f, STK_RUN_AHEAD);
+    run_ahead_after(f, 3 * STK_RUN_AHEAD + 5);
 }
 
 PEN_TEST(run_ahead_is_bounded_and_tells_what_to_wait_for)
@@ -407,28 +414,62 @@ PEN_TEST(no_lock_is_held_during_a_call)
     fixture_all_modes(calls_without_lock);
 }
 
+// Stops the reaper where it has chosen an event and does not yet wait for it.
+static _Atomic bool stall_reaper;
+static sem_t stalled, go_on;
+
+enum pen_status __real_stk_scope_enter(struct stk_scope *scope,
+                                       struct pen_device *dev,
+                                       struct pen_error *err);
+enum pen_status __wrap_stk_scope_enter(struct stk_scope *scope,
+                                       struct pen_device *dev,
+                                       struct pen_error *err);
+enum pen_status __wrap_stk_scope_enter(struct stk_scope *scope,
+                                       struct pen_device *dev,
+                                       struct pen_error *err)
+{
+    char name[16] = "";
+    if (stall_reaper) {
+        pthread_getname_np(pthread_self(), name, sizeof(name));
+        if (strcmp(name, "pen-reaper") == 0) {
+            stall_reaper = false;
+            sem_post(&stalled);
+            sem_wait(&go_on);
+        }
+    }
+    return __real_stk_scope_enter(scope, dev, err);
+}
+
 // The event of a point that the reaper waits on must not be recorded again
 // for a later point, or its waiter is called much too late.
 static void reused_events(struct fixture *f)
 {
     struct stk_stream *s = fixture_stream(f, "s");
-    struct called called;
+    struct called called, idle;
     called_init(&called);
-    for (unsigned round = 0; round < 40; round++) {
+    called_init(&idle);
+    sem_init(&stalled, 0, 0);
+    sem_init(&go_on, 0, 0);
+    for (unsigned round = 0; round < 10; round++) {
         struct gate early, late;
         gate_create(f, &early);
         gate_create(f, &late);
         gate_queue(f, &early, s);
         const struct stk_point point = fixture_record(f, s);
+        stall_reaper = true;
         FIXTURE_OK(stk_point_when(point, called_back, &called, &err));
+        sem_wait(&stalled);
         gate_open(&early);
-        while (!stk_point_reached(point))
-            sched_yield();
+        FIXTURE_OK(stk_device_when_idle(f->dev, called_back, &idle, &err));
+        called_wait(&idle);
+        assert_true(stk_point_reached(point));
+
         // Its place in the ring is taken by a point behind a closed gate.
         gate_queue(f, &late, s);
         struct stk_point last = point;
         for (int i = 0; i < STK_RUN_AHEAD; i++)
             last = fixture_record(f, s);
+        sem_post(&go_on);
         called_wait(&called);
         assert_false(stk_point_reached(last));
         gate_open(&late);
