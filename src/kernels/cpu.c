@@ -5,8 +5,14 @@
 
 bool stk_cpu_has_v3(void)
 {
+#ifdef __clang__
+    // clang 14 does not know the level. No processor has these without the
+    // rest (lzcnt, movbe, f16c).
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
            __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
+#else
+    return __builtin_cpu_supports("x86-64-v3");
+#endif
 }
 
 void stk_cpu_convert(const struct penk_convert *args, int32_t row0,
