@@ -25,6 +25,11 @@ struct stk_decode {
 size_t stk_decode_scratch(const struct stk_image_header *header,
                           int32_t orientation);
 
+// Scans that a JPEG of a size may have: a few kilobytes can ask for thousands
+// of passes over the whole picture. 500 as TurboJPEG has it; fewer where that
+// would be more than 2^33 pixels.
+int32_t stk_jpeg_max_scans(int32_t width, int32_t height);
+
 // Errors: PEN_E_DATA damaged or cut off; PEN_E_UNSUPPORTED; PEN_E_LIMIT too
 // much work or memory for the size; PEN_E_NOMEM.
 // Thread: data.
@@ -41,7 +46,7 @@ struct stk_encode {
     enum stk_subsampling subsampling;
     int32_t compression;  // PNG: 0 to 9
     void *to;             // where the file goes
-    size_t room;          // stk_..._bound() bytes
+    size_t room;          // stk_..._bound() bytes; a JPEG needs one to spare
     size_t bytes;         // out: of the file
 };
 

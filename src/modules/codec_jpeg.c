@@ -13,10 +13,6 @@
 // Rows handed to libjpeg in one call: a row group of the largest sampling.
 enum { ROWS_AT_ONCE = 16 };
 
-// Pixels times scans that a progressive picture may cost: a few kilobytes can
-// ask for thousands of passes over the whole picture.
-#define MAX_SCAN_WORK (INT64_C(1) << 33)
-
 // The manager must be first: libjpeg hands back its address.
 struct errors {
     struct jpeg_error_mgr mgr;
@@ -124,22 +120,27 @@ struct reader {
     struct errors errors;  // first: see there
     struct jpeg_decompress_struct cinfo;
     struct jpeg_progress_mgr progress;
+    int32_t max_scans;
     struct stk_decode *d;
 };
+
+int32_t stk_jpeg_max_scans(int32_t width, int32_t height)
+{
+    const int64_t most = (INT64_C(1) << 33) / width / height;
+    return most < 500 ? (int32_t)most : 500;
+}
 
 static void limit_scans(j_common_ptr common)
 {
     const j_decompress_ptr cinfo = (j_decompress_ptr)common;
-    struct errors *e = (struct errors *)common->err;
-    const int64_t work = (int64_t)cinfo->input_scan_number *
-                         cinfo->image_width * cinfo->image_height;
+    struct reader *r = (struct reader *)common->err;
 
-    if (work > MAX_SCAN_WORK) {
-        e->status = pen_error_set(e->err, PEN_E_LIMIT, 0, "JPEG",
-                                  "JPEG of more than %d scans of %ux%u pixels",
-                                  cinfo->input_scan_number - 1,
-                                  cinfo->image_width, cinfo->image_height);
-        leave(e);
+    if (cinfo->input_scan_number > r->max_scans) {
+        r->errors.status = pen_error_set(
+            r->errors.err, PEN_E_LIMIT, 0, "JPEG",
+            "JPEG of more than %d scans of %ux%u pixels", r->max_scans,
+            cinfo->image_width, cinfo->image_height);
+        leave(&r->errors);
     }
 }
 
@@ -276,7 +277,10 @@ static void decode(struct reader *r)
 
 enum pen_status stk_jpeg_decode(struct stk_decode *d, struct pen_error *err)
 {
-    struct reader r = { .d = d };
+    struct reader r = {
+        .d = d,
+        .max_scans = stk_jpeg_max_scans(d->header.width, d->header.height),
+    };
 
     r.cinfo.err = errors_init(&r.errors, err);
     if (!setjmp(r.errors.leave))
@@ -320,6 +324,7 @@ static void dst_init(j_compress_ptr cinfo)
     (void)cinfo;
 }
 
+// Called with the last byte of room, whether or not more is to come.
 static boolean dst_full(j_compress_ptr cinfo)
 {
     struct writer *w = (struct writer *)cinfo->err;
@@ -411,6 +416,10 @@ enum pen_status stk_jpeg_encode(struct stk_encode *e, struct pen_error *err)
         e->in->format != PEN_FMT_BGR)
         return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "JPEG",
                              "JPEG is made of MONO, RGB or BGR pictures");
+    // libjpeg writes a byte before it looks whether there was room for it.
+    if (!e->room)
+        return pen_error_set(err, PEN_E_LIMIT, 0, "JPEG",
+                             "no room was planned for the JPEG");
     w.cinfo.err = errors_init(&w.errors, err);
     if (!setjmp(w.errors.leave)) {
         encode(&w);

@@ -72,15 +72,17 @@ enum pen_codec stk_image_codec(const void *head, size_t n)
     return PEN_CODEC_UNKNOWN;
 }
 
-// Text: no control characters but white space. Bytes from 0x80 may be UTF-8.
+// Text: no control characters but white space, and mostly ASCII.
 static bool is_text(const uint8_t *p, size_t n)
 {
+    size_t high = 0;
     for (size_t i = 0; i < n; i++) {
-        if (p[i] == 0x7f || (p[i] < 0x20 && !strchr("\t\n\r\f\033", p[i])) ||
-            p[i] == 0)
+        if (p[i] == 0 || p[i] == 0x7f ||
+            (p[i] < 0x20 && !strchr("\t\n\r\f\033", p[i])))
             return false;
+        high += p[i] >= 0x80;
     }
-    return n > 0;
+    return n > 0 && high <= n / 2;
 }
 
 const char *stk_looks_like(const void *head, size_t n)
