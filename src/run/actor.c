@@ -145,6 +145,23 @@ static enum pen_status negotiate(struct pen_module *m, struct pen_error *err)
     return PEN_OK;
 }
 
+// What the module left open and its pin declares, as the planner does it.
+static void complete_caps(struct pen_module *m, unsigned o)
+{
+    struct pen_caps *caps = &m->io.caps[o];
+    const uint32_t kinds = m->pipeline->plan->nodes[m->number].out[o].kinds;
+    const bool one_kind = kinds && !(kinds & (kinds - 1));
+    if (one_kind && kinds != PEN_KIND_BIT(PEN_KIND_FRAME) &&
+        caps->kind != (enum pen_kind)__builtin_ctz(kinds))
+        caps->kind = (enum pen_kind)__builtin_ctz(kinds);
+    if (caps->kind == PEN_KIND_NONE)
+        caps->kind = PEN_KIND_FRAME;
+    if (!caps->format && caps->formats &&
+        !(caps->formats & (caps->formats - 1)))
+        caps->format = (enum pen_format)__builtin_ctz(caps->formats);
+    caps->formats = caps->format ? PEN_FMT_BIT(caps->format) : 0;
+}
+
 static enum pen_status call_prepare(struct pen_module *m, struct pen_error *err)
 {
     struct pen_io *io = &m->io;
@@ -161,10 +178,8 @@ static enum pen_status call_prepare(struct pen_module *m, struct pen_error *err)
         if (st != PEN_OK)
             return filled_in(st, err, "prepare");
     }
-    for (unsigned o = 0; o < m->outputs; o++) {
-        struct pen_caps *caps = &io->caps[o];
-        caps->formats = caps->format ? PEN_FMT_BIT(caps->format) : 0;
-    }
+    for (unsigned o = 0; o < m->outputs; o++)
+        complete_caps(m, o);
     return PEN_OK;
 }
 

@@ -657,6 +657,14 @@ static void release_module(struct pen_module *m)
     stk_actor_close(m);
 }
 
+// Frames that somebody still refers to, once the pools are gone.
+static bool frames_out(const struct pen_pipeline *p)
+{
+    struct stk_ledger_totals frames;
+    stk_ledger_totals(p->ledger, STK_RES_FRAME, &frames);
+    return frames.live > 0;
+}
+
 // Give everything back, in the reverse order; what is then still in the
 // ledger is a leak. All tasks are done, or were never started.
 static void release_all(struct pen_pipeline *p)
@@ -687,15 +695,15 @@ static void release_all(struct pen_pipeline *p)
     if (device)
         p->blocked = stk_device_blocked(device);
     pthread_mutex_unlock(&p->plan_lock);
-    stk_stream_destroy(&stream);
-
     // A module that kept a frame keeps its memory: that is told as a leak,
     // and stays valid, with the device that it came from.
-    struct stk_ledger_totals frames;
-    stk_ledger_totals(p->ledger, STK_RES_FRAME, &frames);
-    p->kept = frames.live > 0;
-    if (!p->kept)
+    if (frames_out(p)) {
+        p->kept_stream = stream;
+        p->kept_device = device;
+    } else {
+        stk_stream_destroy(&stream);
         pen_device_close(&device);
+    }
     stk_ledger_each(p->ledger, add_leak, p);
 }
 
@@ -885,9 +893,12 @@ static void free_pipeline(struct pen_pipeline *p)
     free(p->link_lists);
     free(p->leaks);
     pen_plan_destroy(&p->plan);
-    // Frames that are still out refer to it.
-    if (!p->kept)
+    // Frames that are still out refer to these three.
+    if (!p->ledger || !frames_out(p)) {
+        stk_stream_destroy(&p->kept_stream);
+        pen_device_close(&p->kept_device);
         stk_ledger_destroy(&p->ledger);
+    }
     pthread_cond_destroy(&p->sync_cond);
     pthread_mutex_destroy(&p->sync_lock);
     pthread_mutex_destroy(&p->error_lock);

@@ -196,7 +196,9 @@ struct pen_pipeline {
     _Atomic int state;  // enum pen_state
     _Atomic bool draining, stopping, failed;
     bool torn_down;
-    bool kept;  // frames are still out: ledger and device stay
+    // Not released because frames are still out.
+    struct stk_stream *kept_stream;
+    struct pen_device *kept_device;
 
     // The wait for the last point of the stream.
     pthread_mutex_t sync_lock;

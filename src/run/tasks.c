@@ -5,9 +5,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../base/str.h"
+#include "../gpu/wait.h"
 
-enum { IDLE = 0, QUEUED, RUNNING, RUNNING_WOKEN, DONE };
+// A zeroed task belongs to no scheduler and cannot be woken.
+enum { UNKNOWN = 0, IDLE, QUEUED, RUNNING, RUNNING_WOKEN, DONE };
 
 struct worker {
     struct stk_sched *sched;
@@ -287,24 +288,45 @@ static void quit_and_join(struct stk_sched *s)
     }
 }
 
-static bool start_thread(struct stk_sched *s, pthread_t *thread,
-                         void *(*entry)(void *), void *arg, int *errnum)
+// Entered before it runs: a thread strikes itself out when it leaves.
+static enum pen_status start_thread(struct stk_sched *s, pthread_t *thread,
+                                    bool *started, void *(*entry)(void *),
+                                    void *arg, const char *name,
+                                    struct pen_error *err)
 {
     stk_ledger_add(s->ledger, STK_RES_THREAD, (uintptr_t)arg, 0, "scheduler",
                    PEN_HERE);
     pthread_mutex_lock(&s->lock);
     s->threads++;
     pthread_mutex_unlock(&s->lock);
-    *errnum = pthread_create(thread, NULL, entry, arg);
-    if (*errnum == 0) {
+    const enum pen_status st = stk_thread_start(thread, name, entry, arg, err);
+    if (st == PEN_OK) {
+        *started = true;
         s->started++;
-        return true;
+        return PEN_OK;
     }
     stk_ledger_remove(s->ledger, STK_RES_THREAD, (uintptr_t)arg, 0);
     pthread_mutex_lock(&s->lock);
     s->threads--;
     pthread_mutex_unlock(&s->lock);
-    return false;
+    return st;
+}
+
+static enum pen_status start_threads(struct stk_sched *s, struct pen_error *err)
+{
+    for (uint32_t i = 0; i < s->worker_count; i++) {
+        struct worker *w = &s->workers[i];
+        w->sched = s;
+        PEN_TRY(start_thread(s, &w->thread, &w->started, worker_main, w,
+                             "pen-worker", err));
+    }
+    for (uint32_t i = 0; i < s->task_count; i++) {
+        struct stk_task *task = s->tasks[i];
+        if (task->blocks)
+            PEN_TRY(start_thread(s, &task->thread, &task->threaded, task_main,
+                                 task, "pen-module", err));
+    }
+    return PEN_OK;
 }
 
 enum pen_status stk_sched_start(struct stk_sched *s, struct pen_error *err)
@@ -320,23 +342,10 @@ enum pen_status stk_sched_start(struct stk_sched *s, struct pen_error *err)
         return pen_error_set(err, PEN_E_NOMEM, 0, "scheduler", "out of memory");
     }
 
-    int errnum = 0;
-    for (uint32_t i = 0; i < s->worker_count && !errnum; i++) {
-        s->workers[i].sched = s;
-        s->workers[i].started = start_thread(
-            s, &s->workers[i].thread, worker_main, &s->workers[i], &errnum);
-    }
-    for (uint32_t i = 0; i < s->task_count && !errnum; i++) {
-        struct stk_task *task = s->tasks[i];
-        if (task->blocks)
-            task->threaded =
-                start_thread(s, &task->thread, task_main, task, &errnum);
-    }
-    if (errnum) {
+    const enum pen_status st = start_threads(s, err);
+    if (st != PEN_OK) {
         quit_and_join(s);
-        return pen_error_set(err, PEN_E_NOMEM, errnum, "scheduler",
-                             "cannot start thread %u of the pipeline",
-                             (unsigned)s->started + 1);
+        return st;
     }
     for (uint32_t i = 0; i < s->task_count; i++)
         stk_task_wake(s->tasks[i]);
