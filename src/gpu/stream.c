@@ -444,7 +444,13 @@ enum pen_status stk_point_wait(struct stk_point point, struct pen_error *err)
         while (status == PEN_OK && !known_reached(s, point.seq))
             pthread_cond_wait(&s->progress, &s->lock);
         pthread_mutex_unlock(&s->lock);
-        PEN_TRY(status);
+        if (status != PEN_OK) {
+            // No memory or thread for the reaper. Who has to wait before he
+            // frees something can do without: for the whole stream.
+            STK_SCOPE scope = { 0 };
+            PEN_TRY(stk_scope_enter(&scope, s->dev, err));
+            PEN_TRY(STK_CU(s->dev, err, cuStreamSynchronize(s->handle)));
+        }
     }
     if (stk_device_lost(s->dev))
         return stk_cu_lost(s->dev, err, "cuEventSynchronize");
