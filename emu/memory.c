@@ -88,12 +88,15 @@ static void fill_garbage(void *memory, size_t bytes, uint64_t serial)
 {
     const uint64_t word =
         (serial + 1) * 0x9e3779b97f4a7c15u | 0x0101010101010101u;
-    char *p = memory;
-    for (size_t at = 0; at < bytes; at += sizeof(word)) {
+    uint64_t chunk[512];
+    for (size_t i = 0; i < sizeof(chunk) / sizeof(chunk[0]); i++)
+        chunk[i] = word;
+    for (size_t at = 0; at < bytes; at += sizeof(chunk)) {
         if (bytes > EMU_GARBAGE_LIMIT && at == EMU_GARBAGE_LIMIT / 2)
             at = (bytes - EMU_GARBAGE_LIMIT / 2) & ~(size_t)7;
         const size_t left = bytes - at;
-        memcpy(p + at, &word, left < sizeof(word) ? left : sizeof(word));
+        memcpy((char *)memory + at, chunk,
+               left < sizeof(chunk) ? left : sizeof(chunk));
     }
 }
 

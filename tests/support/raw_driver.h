@@ -135,4 +135,15 @@ static inline CUevent raw_event(void)
     return event;
 }
 
+// All bytes have one value.
+static inline void raw_expect_bytes(const void *memory, int value, size_t bytes)
+{
+    const unsigned char *p = memory;
+    size_t i = 0;
+    while (i < bytes && p[i] == value)
+        i++;
+    if (i < bytes)
+        fail_msg("byte %zu is %d, not %d", i, p[i], value);
+}
+
 #endif  // RAW_DRIVER_H
