@@ -1156,8 +1156,8 @@ CUresult emu_cuLaunchKernel(CUfunction function, unsigned int grid_x,
         grid_z > 65535)
         return MISUSE(cuLaunchKernel, CUDA_ERROR_INVALID_VALUE,
                       "a grid of 0 or too many blocks");
-    if (!block_x || !block_y || !block_z || block_x > 1024 || block_y > 1024 ||
-        block_z > 64 || (uint64_t)block_x * block_y * block_z > 1024)
+    if (!block_x || !block_y || !block_z || block_z > 64 ||
+        (uint64_t)block_x * block_y > 1024 / block_z)
         return MISUSE(cuLaunchKernel, CUDA_ERROR_INVALID_VALUE,
                       "a block of 0 or more than 1024 threads");
     if (shared_bytes > 49152)

@@ -226,7 +226,15 @@ PEN_TEST(fault_for_ever_fails_all_later_calls)
     assert_int_equal(cu.emu.penemu_fault_disarm(), 3);
     CU(cuMemAlloc(&at[0], 16));
     CU(cuMemFree(at[0]));
+
+    // A call that was refused did nothing, and can be made again.
+    assert_int_equal(
+        cu.emu.penemu_fault_arm("cuMemFree", 1, CUDA_ERROR_UNKNOWN, 0), 0);
+    assert_int_equal(cu.emu.penemu_fault_fired(), 0);
+    CU_IS(CUDA_ERROR_UNKNOWN, cuMemFree(device));
+    assert_non_null(cu.emu.penemu_bytes(device, 16));
     CU(cuMemFree(device));
+    assert_int_equal(cu.emu.penemu_fault_disarm(), 1);
     assert_int_equal(cu.emu.penemu_fault_arm("cuCtxCreate", 1, 1, 0), -1);
     assert_int_equal(cu.emu.penemu_fault_arm("cuMemAlloc", 0, 1, 0), -1);
     raw_close();

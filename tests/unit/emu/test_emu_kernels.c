@@ -43,6 +43,14 @@ PENK_KERNEL(rotate, struct mark_args, k)
     }
 }
 
+// Walks over its memory and beyond.
+PENK_KERNEL(stray, struct mark_args, k)
+{
+    PENK_THREADS {
+        *PENK_G(uint32_t, k.dst + 4 * (uint64_t)PENK_THREAD_X) = k.value;
+    }
+}
+
 struct poke_args {
     uint64_t address;
 };
@@ -71,12 +79,13 @@ static const struct pen_kernel_entry entries[] = {
     { "mark", sizeof(struct mark_args), mark_base, NULL },
     { "rotate", sizeof(struct mark_args), rotate_base, NULL },
     { "poke", sizeof(struct poke_args), poke_base, NULL },
+    { "stray", sizeof(struct mark_args), stray_base, NULL },
     { "which", sizeof(uint64_t), which_base, which_v3 },
 };
 static const struct pen_kernel_image image = {
     .magic = PEN_KERNEL_MAGIC,
     .abi = PEN_KERNEL_ABI,
-    .count = 4,
+    .count = sizeof(entries) / sizeof(entries[0]),
     .name = "test",
     .entries = entries,
 };
@@ -349,6 +358,32 @@ PEN_TEST(checked_kernel_that_leaves_its_memory_breaks_the_context)
     }
 }
 
+PEN_TEST(checked_kernel_is_stopped_at_its_first_bad_access)
+{
+    open_with_kernels();
+    cu.emu.penemu_set_mode(PENEMU_LAZY, 0);
+    CUstream stream = raw_stream();
+    CUdeviceptr a = raw_alloc(40), b = raw_alloc(4096);
+    uint32_t *got = cu.emu.penemu_bytes(a, 40);
+    const unsigned char *after = cu.emu.penemu_bytes(b, 4096);
+    unsigned char before[4096];
+    memcpy(before, after, sizeof(before));
+    // 10 words are there, 600 are written: b lies 1 KiB further on.
+    const struct mark_args args = { a, 600, 5 };
+    assert_int_equal(launch("stray", 1, 1, 1, 600, 1, stream, &args), 0);
+    // What is queued behind it is dropped.
+    CU(cuMemsetD8Async(a, 9, 40, stream));
+    CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(got[i], 5);
+    assert_memory_equal(after, before, sizeof(before));
+    char report[512], want[64];
+    cu.emu.penemu_report(report, sizeof(report));
+    snprintf(want, sizeof(want), "0x%llx", a + 40);
+    assert_non_null(strstr(report, want));
+    cu.emu.penemu_reset();
+}
+
 PEN_TEST(checked_kernel_in_bounds_runs_unharmed)
 {
     open_with_kernels();
@@ -378,4 +413,5 @@ PEN_TEST_MAIN(
     PEN_CASE(image_that_is_not_ours_is_refused),
     PEN_CASE(unknown_function_is_not_found),
     PEN_CASE(checked_kernel_that_leaves_its_memory_breaks_the_context),
+    PEN_CASE(checked_kernel_is_stopped_at_its_first_bad_access),
     PEN_CASE(checked_kernel_in_bounds_runs_unharmed))

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <penstock/kernel.h>
+
 #include "raw_driver.h"
 
 static void clear_environment(void)
@@ -109,6 +111,20 @@ PEN_TEST(memory_size_comes_from_the_environment)
     clear_environment();
 }
 
+static void nothing(const void *args, const struct penk_block *block)
+{
+    (void)args;
+    (void)block;
+}
+static const struct pen_kernel_entry entry = { "nothing", 0, nothing, NULL };
+static const struct pen_kernel_image image = {
+    .magic = PEN_KERNEL_MAGIC,
+    .abi = PEN_KERNEL_ABI,
+    .count = 1,
+    .name = "nothing",
+    .entries = &entry,
+};
+
 PEN_TEST(number_of_devices_can_be_chosen)
 {
     clear_environment();
@@ -159,6 +175,19 @@ PEN_TEST(number_of_devices_can_be_chosen)
     CU(cuStreamWaitEvent(stream[1], event, 0));
     CU(cuStreamSynchronize(stream[1]));
     assert_int_equal(*(char *)cu.emu.penemu_bytes(at[0], 1), 2);
+    CUmodule module;
+    CUfunction function;
+    CU(cuModuleLoadData(&module, &image));
+    CU(cuModuleGetFunction(&function, module, "nothing"));
+    CU_IS(CUDA_ERROR_INVALID_HANDLE,
+          cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream[1], NULL, NULL));
+    CU(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream[0], NULL, NULL));
+    CU(cuCtxPopCurrent(NULL));
+    CU(cuCtxPushCurrent(ctx[1]));
+    CU_IS(CUDA_ERROR_INVALID_HANDLE,
+          cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream[1], NULL, NULL));
+    CU(cuCtxPopCurrent(NULL));
+    CU(cuCtxPushCurrent(ctx[0]));
     // A sticky error stays where it happened.
     cu.emu.penemu_fault_arm("cuStreamQuery", 1, CUDA_ERROR_LAUNCH_FAILED, 0);
     CU_IS(CUDA_ERROR_LAUNCH_FAILED, cuStreamQuery(stream[0]));
@@ -246,9 +275,10 @@ PEN_TEST(stale_and_foreign_handles_are_recognised)
     CU(cuStreamDestroy(stream));
     CU(cuEventDestroy(event));
     // The same slots again: the handles differ.
-    event = raw_event();
     stream = raw_stream();
+    event = raw_event();
     assert_ptr_not_equal(stream, old);
+    assert_ptr_not_equal(event, old_event);
     CU_IS(bad, cuStreamSynchronize(old));
     CU_IS(bad, cuStreamDestroy(old));
     CU_IS(bad, cuEventDestroy(old_event));

@@ -418,6 +418,13 @@ PEN_TEST(legacy_stream_orders_itself_with_blocking_streams_only)
     assert_int_equal(peek(device + 1), 0);
     assert_int_equal(peek(device + 2), 1);
 
+    // Asking it asks the blocking streams as well.
+    CU(cuMemsetD8Async(device, 1, 1, blocking));
+    CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+    CU(cuStreamSynchronize(NULL));
+    CU(cuStreamQuery(blocking));
+    CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(free_one));
+
     // And the other way round.
     CU(cuMemsetD8Async(device + 2, 2, 1, NULL));
     CU(cuMemsetD8Async(device, 2, 1, blocking));
