@@ -46,6 +46,9 @@
 #if PENK_DEVICE_BUILD
 
 #ifdef __clang__
+// clang unrolls such loops unasked, before it puts arrays into registers; when
+// asked it does so afterwards.
+#define PENK_UNROLL
 #ifndef __global__
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
@@ -61,6 +64,7 @@
 #define PENK_DIM_Y     ((uint32_t)__nvvm_read_ptx_sreg_ntid_y())
 #define PENK_BARRIER() __syncthreads()
 #else
+#define PENK_UNROLL    _Pragma("unroll")
 #define PENK_BLOCK_X   blockIdx.x
 #define PENK_BLOCK_Y   blockIdx.y
 #define PENK_BLOCK_Z   blockIdx.z
@@ -76,7 +80,6 @@
 
 #define PENK_FN static inline __attribute__((always_inline)) __host__ __device__
 
-#define PENK_UNROLL                _Pragma("unroll")
 #define PENK_G(type, address)      ((type *)(address))
 #define PENK_SHARED(type, name, n) __shared__ type name[n]
 #define PENK_CTX

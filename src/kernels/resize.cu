@@ -15,12 +15,30 @@ PENK_FN int32_t across(PENK_CTX uint64_t line, uint64_t weights, int32_t taps,
     return sum;
 }
 
+// A field of this block's plane, read where it lies: an indexed array of the
+// argument block would be copied to the stack.
+#define PLANE(field)                                                           \
+    (z == 0 ? k.plane[0].field : z == 1 ? k.plane[1].field : k.plane[2].field)
+
 PENK_KERNEL(penk_resize, struct penk_resize, k)
 {
     const uint32_t z = PENK_BLOCK_Z;
-    const struct penk_resize_plane p = z == 0   ? k.plane[0]
-                                       : z == 1 ? k.plane[1]
-                                                : k.plane[2];
+    const struct penk_resize_plane p = {
+        .dst = PLANE(dst),
+        .src = PLANE(src),
+        .dst_pitch = PLANE(dst_pitch),
+        .src_pitch = PLANE(src_pitch),
+        .table_x = PLANE(table_x),
+        .table_y = PLANE(table_y),
+        .dst_w = PLANE(dst_w),
+        .dst_h = PLANE(dst_h),
+        .src_w = PLANE(src_w),
+        .src_h = PLANE(src_h),
+        .taps_x = PLANE(taps_x),
+        .taps_y = PLANE(taps_y),
+        .channels = PLANE(channels),
+        .reserved = 0,
+    };
 
     PENK_THREADS {
         const int32_t x =
