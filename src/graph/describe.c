@@ -33,9 +33,7 @@ static json_t *text_or_null(const char *s)
 
 static char *dump(json_t *value)
 {
-    char *text =
-        value ? json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15))
-              : NULL;
+    char *text = value ? stk_json_dump(value) : NULL;
     json_decref(value);
     return text;
 }
@@ -276,9 +274,9 @@ static void add_default(struct stk_text *t, const struct pen_prop *row)
 {
     char text[128];
     json_t *value = default_of(row);
-    if (!value)
+    if (!value) {
         t->failed = true;
-    if (row->flags & PEN_PROP_REQUIRED) {
+    } else if (row->flags & PEN_PROP_REQUIRED) {
         stk_text_add(t, " (required)");
     } else if (!json_is_null(value)) {
         stk_json_brief(value, text, sizeof(text));
@@ -291,8 +289,12 @@ static void add_props(struct stk_text *t, const struct pen_prop *row)
 {
     for (; row && row->kind != PEN_PROP_END; row++) {
         stk_text_addf(t, "  %-24s %s", row->key, kind_name(row->kind));
-        if (is_limited(row))
-            stk_text_addf(t, " %.15g..%.15g", row->min, row->max);
+        if (is_limited(row)) {
+            char min[32], max[32];
+            stk_number_text(row->min, min);
+            stk_number_text(row->max, max);
+            stk_text_addf(t, " %s..%s", min, max);
+        }
         if (row->unit)
             stk_text_addf(t, " %s", row->unit);
         if (row->flags & PEN_PROP_ODD)

@@ -617,6 +617,7 @@ static void read_modules(struct pen_description *d, const char *pointer,
     if (!json_is_object(value)) {
         wrong(d, "E003", pointer, "modules", "an object of modules by their id",
               value, "\"modules\": { \"id\": { \"type\": \"...\" } }");
+        d->incomplete = true;
         return;
     }
     const size_t most = json_object_size(value);
@@ -1091,7 +1092,7 @@ enum pen_status pen_description_set(struct pen_description *desc,
         status = read_value(equals + 1, &value, err);
     }
     if (status == PEN_OK) {
-        json_t *props = m->props ? json_copy(m->props) : json_object();
+        json_t *props = stk_json_copy_object(m->props);
         json_t *modules = json_object_get(desc->root, "modules");
         json_t *module = json_object_get(modules, m->id);
         // The old props stay what they were until the new ones are complete.

@@ -72,6 +72,13 @@ char *stk_pointer_join(struct stk_arena *arena, const char *base,
 bool stk_utf8_valid(const char *s);
 // The value as JSON text for a message, cut to fit `size`.
 void stk_json_brief(const json_t *value, char *text, size_t size);
+// The number as JSON text, whatever the locale.
+void stk_number_text(double value, char text[32]);
+// The value as indented text, to be freed; NULL when out of memory. (jansson's
+// json_dumps() leaves out keys that there is no memory for.)
+char *stk_json_dump(const json_t *value);
+// A shallow copy ({} of NULL), or NULL when out of memory.
+json_t *stk_json_copy_object(const json_t *object);
 
 // --- description ------------------------------------------------------------
 

@@ -1087,11 +1087,41 @@ static void brief_string(const char *s, char *text, size_t size)
     text[n] = 0;
 }
 
+void stk_number_text(double value, char text[32])
+{
+    snprintf(text, 32, "%.15g", value);
+    // The locale's decimal point is no JSON.
+    for (char *c = text; *c; c++) {
+        if (*c == ',')
+            *c = '.';
+    }
+}
+
 void stk_json_brief(const json_t *value, char *text, size_t size)
 {
-    if (json_is_string(value)) {
+    char number[32];
+    switch (json_typeof(value)) {
+    case JSON_STRING:
         brief_string(json_string_value(value), text, size);
         return;
+    case JSON_INTEGER:
+        snprintf(text, size, "%" JSON_INTEGER_FORMAT,
+                 json_integer_value(value));
+        return;
+    case JSON_REAL:
+        stk_number_text(json_real_value(value), number);
+        snprintf(text, size, "%s", number);
+        return;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        snprintf(text, size, "%s", json_is_true(value) ? "true" : "false");
+        return;
+    case JSON_NULL:
+        snprintf(text, size, "null");
+        return;
+    case JSON_OBJECT:
+    case JSON_ARRAY:
+        break;
     }
     // What does not fit is left out by jansson, piece by piece.
     memset(text, 0, size);
@@ -1100,4 +1130,30 @@ void stk_json_brief(const json_t *value, char *text, size_t size)
                    JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
     if (length > size - 4)
         strcat(text, "...");
+}
+
+json_t *stk_json_copy_object(const json_t *object)
+{
+    json_t *copy = object ? json_copy((json_t *)object) : json_object();
+    // json_copy() leaves out what there is no memory for.
+    if (copy && json_object_size(copy) == json_object_size(object))
+        return copy;
+    json_decref(copy);
+    return NULL;
+}
+
+char *stk_json_dump(const json_t *value)
+{
+    const size_t flags =
+        JSON_INDENT(2) | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
+    const size_t length = json_dumpb(value, NULL, 0, flags);
+    char *text = length ? malloc(length + 1) : NULL;
+    if (!text)
+        return NULL;
+    if (json_dumpb(value, text, length, flags) != length) {
+        free(text);
+        return NULL;
+    }
+    text[length] = 0;
+    return text;
 }

@@ -201,10 +201,12 @@ static const void *const_field(const void *params, const struct pen_prop *row)
 static void out_of_range(struct complaint *c, const struct pen_prop *row,
                          const json_t *value)
 {
-    char brief[64], unit[32];
+    char brief[64], unit[32], min[32], max[32];
     stk_json_brief(value, brief, sizeof(brief));
-    complain(c, "E202", "%s is %s, outside %.15g..%.15g%s", row->key, brief,
-             row->min, row->max, unit_of(row, unit));
+    stk_number_text(row->min, min);
+    stk_number_text(row->max, max);
+    complain(c, "E202", "%s is %s, outside %s..%s%s", row->key, brief, min, max,
+             unit_of(row, unit));
 }
 
 static void convert_i32(const struct pen_prop *row, const json_t *value,
@@ -274,8 +276,9 @@ static void convert_f64(const struct pen_prop *row, const json_t *value,
     const double number = json_number_value(value);
     if (is_limited(row) && (number < row->min || number > row->max)) {
         out_of_range(c, row, value);
-        suggest(c, "\"%s\": %.15g", row->key,
-                number < row->min ? row->min : row->max);
+        char nearest[32];
+        stk_number_text(number < row->min ? row->min : row->max, nearest);
+        suggest(c, "\"%s\": %s", row->key, nearest);
         return;
     }
     *out = number;
@@ -588,7 +591,7 @@ static void missing_key(const struct pen_prop *row, const char *type_name,
     else if (row->kind == PEN_PROP_ENUM && row->choices)
         snprintf(value, sizeof(value), "\"%s\"", row->choices->name);
     else if (row->kind == PEN_PROP_I32 || row->kind == PEN_PROP_F64)
-        snprintf(value, sizeof(value), "%.15g", is_limited(row) ? row->min : 0);
+        stk_number_text(is_limited(row) ? row->min : 0, value);
     else if (row->kind == PEN_PROP_RATIONAL)
         strcpy(value, "30");
     suggest(c, "\"%s\": %s", row->key, value);

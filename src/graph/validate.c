@@ -331,8 +331,7 @@ static json_t *preset_props(struct resolver *r, const struct stk_node *node,
                             const struct pen_alias *alias, json_t **preset)
 {
     const struct pen_prop *row = find_row(node->cls->props, alias->key);
-    json_t *props =
-        node->desc->props ? json_copy(node->desc->props) : json_object();
+    json_t *props = stk_json_copy_object(node->desc->props);
     void *params = stk_arena_alloc(&r->scratch, node->cls->params_size);
     *preset = NULL;
     if (props && params &&
@@ -455,17 +454,17 @@ static void resolve_module(struct resolver *r, uint32_t i)
     read_props(r, node, seen);
     if (!seen->props_fit)
         return;
-    if (cls->ops.check) {
-        struct pen_check check = {
-            .issues = r->issues,
-            .desc = r->desc,
-            .pointer = node->desc->pointer,
-        };
+    struct pen_check check = {
+        .issues = r->issues,
+        .desc = r->desc,
+        .pointer = node->desc->pointer,
+    };
+    if (cls->ops.check)
         cls->ops.check(node->params, &check);
-    }
     if (cls->ops.narrow)
         cls->ops.narrow(node->params, node->in, node->out);
-    check_paths(r, node);
+    if (!check.errors)
+        check_paths(r, node);
 }
 
 // --- connections ------------------------------------------------------------
@@ -552,6 +551,15 @@ static void unknown_pin(struct resolver *r, const struct stk_desc_connection *c,
           what, list_pins(r, pins));
 }
 
+// Whether the module is known to have no outputs, or no inputs.
+static bool has_none(const struct resolver *r, int32_t module, bool outputs)
+{
+    if (module == NOBODY || !r->nodes[module].cls)
+        return false;
+    const struct stk_node *node = &r->nodes[module];
+    return (outputs ? node->outputs : node->inputs) == 0;
+}
+
 // Find the modules, and the pins that are named or the only ones. What
 // remains open is NOBODY without `failed`.
 static void resolve_ends(struct resolver *r, uint32_t i)
@@ -604,6 +612,11 @@ static void resolve_ends(struct resolver *r, uint32_t i)
         r->seen[ends[e]].mentioned = true;
         r->seen[ends[e]].blamed |= bad;
     }
+    // What can never be a connection closes no cycle.
+    if (has_none(r, link->from, true))
+        link->from = NOBODY;
+    if (has_none(r, link->to, false))
+        link->to = NOBODY;
 }
 
 static const char *arrow(struct resolver *r,
@@ -956,7 +969,8 @@ static void check_whole(struct resolver *r)
         return;
     }
     find_cycles(r, &s);
-    find_unreached(r, &s);
+    if (source)
+        find_unreached(r, &s);
 }
 
 // --- the result -------------------------------------------------------------
