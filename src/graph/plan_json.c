@@ -308,8 +308,7 @@ char *pen_plan_json(const struct pen_plan *plan,
             plan->unknown == 0 ? json_real((double)plan->cost_ns / 1000)
                                : json_null()) &&
         put(root, "touches", touches_json(plan));
-    char *text =
-        ok ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+    char *text = ok ? stk_json_dump(root) : NULL;
     json_decref(root);
     return text;
 }

@@ -870,6 +870,7 @@ static enum pen_status describe_loss(struct stk_planner *p,
             tell_loss(&text, (enum pen_format)f, target, loss,
                       (from & (from - 1)) != 0);
     }
+    node->loss = NULL;
     if (!text.failed)
         node->loss =
             stk_arena_strdup(&p->plan->arena, text.data ? text.data : "");

@@ -86,9 +86,7 @@ bool stk_plan_props_text(struct stk_text *t, const struct stk_plan_node *node,
         if (!tell && is_default(row, node->params))
             continue;
         json_t *value = stk_prop_get_json(row, node->params);
-        char *dump =
-            value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
-                  : NULL;
+        char *dump = value ? stk_json_dump(value) : NULL;
         json_decref(value);
         if (!dump)
             return false;
