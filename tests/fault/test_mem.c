@@ -140,13 +140,26 @@ PEN_TEST(pool_grow_survives_every_failed_allocation)
     assert_int_equal(failures, BLOCKS - 1);
 }
 
+static void count_return(void *cookie)
+{
+    ++*(unsigned *)cookie;
+}
+
 PEN_TEST(a_take_that_cannot_replace_its_block_leaves_it_in_the_pool)
 {
     struct fixture f = { .ledger = stk_ledger_create(true) };
-    struct stk_pool *pool = make_pool(&f, PEN_MEM_HOST, 4096, 1);
+    unsigned returns = 0;
+    struct stk_pool_params p = params(&f, PEN_MEM_HOST);
+    p.block_bytes = 4096;
+    p.blocks = 1;
+    p.returned = count_return;
+    p.cookie = &returns;
+    struct stk_pool *pool = NULL;
+    assert_int_equal(stk_pool_create(&p, &pool, NULL), PEN_OK);
     struct stk_buffer *b = take(pool);
     assert_int_equal(stk_pool_grow(pool, 1 << 21, NULL), PEN_OK);
     stk_buffer_unref(b);
+    returns = 0;
     struct stk_point wait;
     struct pen_error err = { 0 };
     for (int i = 0; i < 3; i++) {
@@ -158,6 +171,8 @@ PEN_TEST(a_take_that_cannot_replace_its_block_leaves_it_in_the_pool)
         assert_non_null(strstr(err.text, "2.00 MiB"));
         assert_null(b);
         assert_int_equal(in_use(pool), 0);
+        // Another thread may have found the pool empty meanwhile.
+        assert_int_equal(returns, i + 1);
     }
     b = take(pool);
     assert_int_equal(b->bytes, 1 << 21);

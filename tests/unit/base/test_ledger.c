@@ -141,6 +141,9 @@ PEN_TEST(an_address_entered_twice_is_struck_out_by_size)
     stk_ledger_add(l, STK_RES_HOST, 0x1000, 50, "new", "s");
     stk_ledger_remove(l, STK_RES_HOST, 0x1000, 100);
     assert_string_equal(entries(l).text, "HOST new s 50;");
+    stk_ledger_add(l, STK_RES_HOST, 0x1000, 70, "newer", "s");
+    stk_ledger_remove(l, STK_RES_HOST, 0x1000, 70);
+    assert_string_equal(entries(l).text, "HOST new s 50;");
     stk_ledger_destroy(&l);
 }
 

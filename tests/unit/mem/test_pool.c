@@ -1,9 +1,12 @@
 // Pools of host memory, which need no device: bounds, order, growth, life of
 // the storage, threads. test_pool_device has the rest.
 
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "src/mem/pool.h"
 #include "src/mem/type.h"
@@ -527,6 +530,63 @@ PEN_TEST(buffers_may_come_back_while_the_pool_is_destroyed)
     }
 }
 
+struct slow {
+    sem_t inside, go;
+    struct stk_pool *pool;
+    atomic_bool left;
+};
+
+static void take_long(void *cookie)
+{
+    struct slow *s = cookie;
+    sem_post(&s->inside);
+    sem_wait(&s->go);
+    s->left = true;
+}
+
+static void *destroy_pool(void *cookie)
+{
+    struct slow *s = cookie;
+    stk_pool_destroy(&s->pool);
+    return s->left ? NULL : cookie;
+}
+
+PEN_TEST(destroying_a_pool_waits_for_a_callback_that_runs)
+{
+    struct slow s = { 0 };
+    sem_init(&s.inside, 0, 0);
+    sem_init(&s.go, 0, 0);
+    const struct stk_pool_params p = {
+        .mem = PEN_MEM_HOST,
+        .block_bytes = 64,
+        .blocks = 1,
+        .returned = take_long,
+        .cookie = &s,
+    };
+    assert_int_equal(stk_pool_create(&p, &s.pool, NULL), PEN_OK);
+    pthread_t returning, destroying;
+    assert_int_equal(pthread_create(&returning, NULL, drop, take(s.pool)), 0);
+    sem_wait(&s.inside);
+    assert_int_equal(pthread_create(&destroying, NULL, destroy_pool, &s), 0);
+    // As long as it takes: it cannot come back before the callback is let go.
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 20000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    void *early = NULL;
+    assert_int_equal(pthread_timedjoin_np(destroying, &early, &until),
+                     ETIMEDOUT);
+    sem_post(&s.go);
+    pthread_join(destroying, &early);
+    assert_null(early);
+    pthread_join(returning, NULL);
+    sem_destroy(&s.inside);
+    sem_destroy(&s.go);
+}
+
 PEN_TEST_MAIN(PEN_CASE(the_table_of_memory_types_agrees_with_itself),
               PEN_CASE(all_blocks_are_made_at_once_and_in_the_ledger_by_owner),
               PEN_CASE(large_host_blocks_are_whole_pages),
@@ -544,4 +604,5 @@ PEN_TEST_MAIN(PEN_CASE(the_table_of_memory_types_agrees_with_itself),
               PEN_CASE(who_is_told_of_a_return_may_take_at_once),
               PEN_CASE(foreign_memory_is_released_with_its_last_reference),
               PEN_CASE(threads_never_share_a_block_also_while_the_pool_grows),
-              PEN_CASE(buffers_may_come_back_while_the_pool_is_destroyed))
+              PEN_CASE(buffers_may_come_back_while_the_pool_is_destroyed),
+              PEN_CASE(destroying_a_pool_waits_for_a_callback_that_runs))

@@ -144,6 +144,36 @@ PEN_TEST(device_memory_is_cleared_once_by_the_stream_that_takes_it_first)
     fixture_all_modes(is_cleared);
 }
 
+static void clearing_has_a_point(struct fixture *f)
+{
+    struct stk_stream *s = fixture_stream(f, "s"), *t = fixture_stream(f, "t");
+    struct stk_pool *pool = make_pool(f, PEN_MEM_CUDA_DEVICE, 4096, 1);
+    struct gate gate;
+    gate_create(f, &gate);
+    gate_queue(f, &gate, s);
+    // Taken and given back unused, while the fill waits behind the gate.
+    stk_buffer_unref(take(f, pool, s));
+    const uint64_t before = waits_queued();
+    struct stk_buffer *b = take(f, pool, t);
+    if (fixture_emulator())
+        assert_int_equal(waits_queued(), before + 1);
+    fixture_fill(f, t, b->address, 1, 1024);
+    const struct stk_point p = use(f, b, t, PEN_WRITE);
+    assert_false(stk_point_reached(p));
+    gate_open(&gate);
+    FIXTURE_OK(stk_point_wait(p, &err));
+    stk_buffer_unref(b);
+    stk_pool_destroy(&pool);
+    stk_stream_destroy(&t);
+    stk_stream_destroy(&s);
+    gate_free(f, &gate);
+}
+
+PEN_TEST(the_next_user_waits_for_the_clearing_of_another_stream)
+{
+    fixture_all_modes(clearing_has_a_point);
+}
+
 // --- giving -----------------------------------------------------------------
 
 static void host_takes_reached(struct fixture *f)
@@ -538,7 +568,7 @@ PEN_TEST(no_reader_is_forgotten_when_there_are_more_streams_than_places)
     fixture_all_modes(many_readers);
 }
 
-PEN_TEST(an_older_use_does_not_replace_a_newer_one)
+PEN_TEST(the_newest_use_of_a_stream_stands_for_the_older_ones)
 {
     struct fixture f;
     fixture_open(&f);
@@ -555,6 +585,12 @@ PEN_TEST(an_older_use_does_not_replace_a_newer_one)
     struct stk_point wait;
     assert_false(stk_buffer_host_ready(b, PEN_WRITE, &wait));
     assert_int_equal(wait.seq, newer.seq);
+
+    // A writer's point stands for all earlier ones.
+    stk_buffer_used(b, newer, PEN_WRITE);
+    for (int i = 0; i < STK_MAX_READERS; i++)
+        assert_null(b->read[i].stream);
+    assert_int_equal(b->written.seq, newer.seq);
     gate_open(&gate);
     stk_buffer_unref(b);
     stk_pool_destroy(&pool);
@@ -705,6 +741,7 @@ PEN_TEST(a_lost_device_ends_without_waiting_and_leaves_nothing)
 PEN_TEST_MAIN(
     PEN_CASE(blocks_of_both_device_types_are_accounted_by_owner),
     PEN_CASE(device_memory_is_cleared_once_by_the_stream_that_takes_it_first),
+    PEN_CASE(the_next_user_waits_for_the_clearing_of_another_stream),
     PEN_CASE(the_host_gets_only_blocks_whose_points_are_reached),
     PEN_CASE(a_stream_waits_for_the_uses_by_other_streams_only),
     PEN_CASE(a_block_is_not_overwritten_before_its_last_reader_is_done),
@@ -716,7 +753,7 @@ PEN_TEST_MAIN(
     PEN_CASE(foreign_memory_is_kept_while_a_stream_uses_it),
     PEN_CASE(readers_keep_writers_out_and_writers_everybody),
     PEN_CASE(no_reader_is_forgotten_when_there_are_more_streams_than_places),
-    PEN_CASE(an_older_use_does_not_replace_a_newer_one),
+    PEN_CASE(the_newest_use_of_a_stream_stands_for_the_older_ones),
     PEN_CASE(consumers_of_one_buffer_note_their_uses_from_several_threads),
     PEN_CASE(device_memory_that_runs_out_is_told_with_sizes_and_owner),
     PEN_CASE(a_lost_device_ends_without_waiting_and_leaves_nothing))
