@@ -236,7 +236,8 @@ enum pen_status stk_sequence_open(struct stk_sequence *s, const char *pattern,
     }
     if (s->pattern.kind == STK_PATTERN_NUMBERED) {
         qsort(s->numbers, s->count, sizeof(*s->numbers), by_number);
-        s->holes = s->numbers[s->count - 1] - first + 1 - s->count;
+        const uint64_t begin = first ? first : s->numbers[0];
+        s->holes = s->numbers[s->count - 1] - begin + 1 - s->count;
     } else {
         qsort(s->names, s->count, sizeof(*s->names), by_name);
     }
