@@ -2,6 +2,7 @@
 // found by its tags, planned like the built-in ones, and its kernel runs.
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -24,14 +25,6 @@ static struct pen_registry *registry_with_it(void)
     OK(pen_registry_create(&registry, &err));
     OK(pen_registry_add(registry, &my_custom_cuda, &err));
     return registry;
-}
-
-static struct pen_description *load(struct pen_issues *issues)
-{
-    struct pen_description *desc = NULL;
-    struct pen_error err = { 0 };
-    OK(pen_description_load(PEN_TEST_CUSTOM_JSON, &desc, issues, &err));
-    return desc;
 }
 
 PEN_TEST(the_class_is_found_by_name_and_by_its_tags)
@@ -64,11 +57,18 @@ PEN_TEST(the_class_is_found_by_name_and_by_its_tags)
 
 PEN_TEST(a_cpu_source_gets_one_upload_and_a_cpu_sink_one_download)
 {
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/examples/custom_module/invert.json",
+             pen_test_source());
+    if (access(path, R_OK) != 0)
+        PEN_SKIP("%s is not there", path);
+
     struct pen_registry *registry = registry_with_it();
     struct pen_issues *issues = pen_issues_create();
-    struct pen_description *desc = load(issues);
+    struct pen_description *desc = NULL;
     struct pen_plan *plan = NULL;
     struct pen_error err = { 0 };
+    OK(pen_description_load(path, &desc, issues, &err));
     OK(pen_plan_create(desc, registry, NULL, &plan, issues, &err));
     assert_true(pen_plan_needs_device(plan));
 
@@ -101,18 +101,26 @@ PEN_TEST(a_cpu_source_gets_one_upload_and_a_cpu_sink_one_download)
     pen_registry_destroy(&registry);
 }
 
-// Run the example on the device under test, or with its module left out; the
-// frames are written into `folder`.
+// Run a pipeline of three frames on the device under test, with the module or
+// without; the frames are written into `folder`.
 static void run(const char *folder, bool with_module)
 {
-    static const char *const plain =
+    static const char *const modules =
         "{\"modules\": {"
         "\"source\": {\"type\": \"TestSignalGenerator\", \"props\":"
         " {\"width\": 322, \"height\": 181, \"pattern\": \"COLOR_BARS\","
         " \"maxFrames\": 3}},"
+        "%s"
         "\"writer\": {\"type\": \"FileWriterModule\", \"props\":"
-        " {\"strFullFileNameWithPattern\": \"x.raw\"}}},"
-        "\"connections\": [{\"from\": \"source\", \"to\": \"writer\"}]}";
+        " {\"strFullFileNameWithPattern\": \"%s/????.raw\"}}},"
+        "\"connections\": [%s]}";
+    char text[2048];
+    snprintf(text, sizeof(text), modules,
+             with_module ? "\"negative\": {\"type\": \"MyCustomCuda\"}," : "",
+             folder,
+             with_module ? "{\"from\": \"source\", \"to\": \"negative\"},"
+                           "{\"from\": \"negative\", \"to\": \"writer\"}"
+                         : "{\"from\": \"source\", \"to\": \"writer\"}");
     struct pen_registry *registry = registry_with_it();
     struct pen_issues *issues = pen_issues_create();
     struct pen_description *desc = NULL;
@@ -125,16 +133,8 @@ static void run(const char *folder, bool with_module)
         .leaks_fatal = true,
         .leak_sites = true,
     };
-    char set[1200];
 
-    if (with_module)
-        desc = load(issues);
-    else
-        OK(pen_description_parse(plain, strlen(plain), "plain", &desc, issues,
-                                 &err));
-    snprintf(set, sizeof(set), "writer.strFullFileNameWithPattern=%s/????.raw",
-             folder);
-    OK(pen_description_set(desc, set, &err));
+    OK(pen_description_parse(text, strlen(text), "test", &desc, issues, &err));
     OK(pen_pipeline_create(desc, registry, &params, &pipeline, issues, &err));
     OK(pen_pipeline_start(pipeline, &err));
     OK(pen_pipeline_wait(pipeline, -1, &err));
