@@ -269,6 +269,9 @@ static void stream_waits(struct fixture *f)
     const struct pen_caps caps = picture(PEN_FMT_MONO, 64, 1);
     struct pen_frame *frame = make(&t, t.device, other, &caps);
     struct pen_frame *copy = make(&t, t.pinned, NULL, &caps);
+    // The first launch may load the kernel, which a closed gate could block.
+    fixture_fill(f, other, frame->buffer->address, 0, 16);
+    FIXTURE_OK(stk_point_wait(fixture_record(f, other), &err));
     gate_queue(f, &gate, other);
     fixture_fill(f, other, frame->buffer->address, 0x07070707, 16);
     stk_buffer_used(frame->buffer, fixture_record(f, other), PEN_WRITE);
