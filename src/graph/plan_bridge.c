@@ -1,0 +1,215 @@
+// From a tree of steps to bridges in the plan, with reasons and losses.
+
+#include "plan_place.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Let a pool be page-locked; for forwarded frames, the pools they come from.
+static void upgrade(struct pen_plan *plan, uint32_t number, uint32_t pin)
+{
+    for (;;) {
+        struct stk_plan_node *node = &plan->nodes[number];
+        struct stk_plan_output *o = &node->output[pin];
+        if (o->mem != PEN_MEM_HOST)
+            return;
+        o->mem = PEN_MEM_HOST_PINNED;
+        if (!(node->cls->flags & PEN_CLASS_FORWARDS))
+            o->upgraded_from = PEN_MEM_HOST;
+        if (!node->forwards)
+            return;
+        int32_t last = -1;
+        for (uint32_t i = 0; i < node->inputs; i++) {
+            if (node->in_edge[i] < 0)
+                continue;
+            if (last >= 0) {
+                const struct stk_plan_edge *e = &plan->edges[last];
+                upgrade(plan, e->from, e->from_pin);
+            }
+            last = node->in_edge[i];
+        }
+        if (last < 0)
+            return;
+        number = plan->edges[last].from;
+        pin = plan->edges[last].from_pin;
+    }
+}
+
+void stk_wanted_text(uint32_t mems, char *text, size_t size)
+{
+    if (mems & PEN_MEM_BIT(PEN_MEM_HOST))
+        mems &= ~PEN_MEM_BIT(PEN_MEM_HOST_PINNED);
+    stk_mems_text(mems, text, size);
+}
+
+static bool below(const struct stk_place *w, int v, int ancestor)
+{
+    for (; v >= 0; v = w->parent[v])
+        if (v == ancestor)
+            return true;
+    return false;
+}
+
+// reason and serves of the bridge that makes state `at`, and the deepest
+// queue behind it.
+static enum pen_status explain(struct stk_planner *p, const struct stk_place *w,
+                               const struct stk_origin *from, int at,
+                               bool conversion, struct stk_plan_node *node,
+                               uint32_t *depth, struct pen_error *err)
+{
+    struct stk_text reason = { 0 }, serves = { 0 };
+    uint32_t first = UINT32_MAX, count = 0;
+    *depth = 1;
+    for (uint32_t i = 0; i < w->target_count; i++) {
+        const struct stk_target *t = &w->targets[i];
+        if (t->state < 0 || !below(w, t->state, at))
+            continue;
+        for (uint32_t n = t->first; n != UINT32_MAX; n = w->next_edge[n]) {
+            const struct stk_edge *e = &p->graph->edges[p->out[n]];
+            const struct stk_node *to = &p->graph->nodes[e->to];
+            const uint32_t d = stk_planner_depth(p, e);
+            if (n < first)
+                first = n;
+            if (d > *depth)
+                *depth = d;
+            stk_text_addf(&serves, "%s%s.%s -> %s.%s", count ? ", " : "",
+                          from->id, from->pin, to->desc->id,
+                          to->cls->inputs[e->to_pin].name);
+            count++;
+        }
+    }
+    const struct stk_edge *e = &p->graph->edges[p->out[first]];
+    const struct stk_node *to = &p->graph->nodes[e->to];
+    const struct pen_pin_set *set = &to->in[e->to_pin];
+    char wants[160], gives[160];
+    if (conversion) {
+        stk_mask_text(set->formats, wants, sizeof(wants));
+        stk_mask_text(w->mask, gives, sizeof(gives));
+    } else {
+        stk_wanted_text(set->mem, wants, sizeof(wants));
+        stk_mems_text(PEN_MEM_BIT(from->mem), gives, sizeof(gives));
+    }
+    stk_text_addf(&reason, "pin `%s` of `%s` %s %s; `%s.%s` gives %s",
+                  to->cls->inputs[e->to_pin].name, to->desc->id,
+                  conversion ? "takes" : "needs", wants, from->id, from->pin,
+                  gives);
+    if (count > 1)
+        stk_text_addf(&reason, " (and %u more)", count - 1);
+
+    enum pen_status st = PEN_OK;
+    if (!reason.failed && !serves.failed) {
+        node->reason = stk_arena_strdup(&p->plan->arena, reason.data);
+        node->serves = stk_arena_strdup(&p->plan->arena, serves.data);
+    }
+    if (!node->reason || !node->serves)
+        st = pen_error_set(err, PEN_E_NOMEM, 0, "planner",
+                           "no memory for the plan");
+    stk_text_finish(&reason);
+    stk_text_finish(&serves);
+    return st;
+}
+
+static enum pen_status describe_loss(struct stk_planner *p,
+                                     const struct stk_place *w,
+                                     const struct pen_caps *caps, int at,
+                                     int to, struct stk_plan_node *node,
+                                     struct pen_error *err)
+{
+    struct stk_text text = { 0 };
+    const enum pen_format target = w->format[stk_state_format(to)];
+    const unsigned index = stk_state_format(at);
+    const uint32_t from = index ? PEN_FMT_BIT(w->format[index]) : w->mask;
+    for (unsigned f = 1; f < PEN_FMT_COUNT; f++) {
+        if (!(from & PEN_FMT_BIT(f)))
+            continue;
+        const uint64_t loss = stk_format_loss(
+            (enum pen_format)f, target, stk_place_yuv_full(caps, w->mask));
+        if (loss)
+            stk_loss_tell(&text, (enum pen_format)f, target, loss,
+                          (from & (from - 1)) != 0);
+    }
+    node->loss = NULL;
+    if (!text.failed)
+        node->loss =
+            stk_arena_strdup(&p->plan->arena, text.data ? text.data : "");
+    const bool ok = node->loss != NULL;
+    stk_text_finish(&text);
+    if (!ok)
+        return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
+                             "no memory for the plan");
+    return PEN_OK;
+}
+
+static enum pen_status insert(struct stk_planner *p, struct stk_place *w,
+                              const struct stk_origin *from, int at,
+                              const struct stk_hop *hop, uint32_t number,
+                              uint32_t pin, uint32_t *made,
+                              struct pen_error *err)
+{
+    struct pen_plan *plan = p->plan;
+    const struct stk_template *t = stk_template_of(p, w, hop);
+    const bool conversion = hop->op >= OP_CONVERT_HOST;
+    uint32_t depth;
+    PEN_TRY(stk_planner_add_node(p, made, err));
+    struct stk_plan_node *node = &plan->nodes[*made];
+    node->id = stk_arena_printf(&plan->arena, "_bridge_%u_%s", ++p->bridges,
+                                t->cls->name);
+    node->loss = "";
+    node->pointer = "";
+    node->cls = t->cls;
+    node->type = t->cls->name;
+    node->params = t->params;
+    node->base = t->base;
+    node->inserted = true;
+    node->inputs = node->outputs = 1;
+    node->in[0] = t->in;
+    node->out[0] = t->out;
+    if (!node->id)
+        return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
+                             "no memory for the plan");
+    PEN_TRY(explain(p, w, from, hop->to, conversion, node, &depth, err));
+    if (conversion) {
+        PEN_TRY(describe_loss(p, w, from->caps, at, hop->to, node, err));
+        // Frames that have the target format already go through untouched.
+        node->forwards =
+            stk_state_format(at) == 0 &&
+            (w->mask & PEN_FMT_BIT(w->format[stk_state_format(hop->to)]));
+    }
+    node->output[0].mem = stk_place_mem[stk_state_mem(hop->to)];
+    if (depth > STK_BRIDGE_DEPTH)
+        depth = STK_BRIDGE_DEPTH;
+    PEN_TRY(
+        stk_planner_add_edge(p, number, pin, *made, 0, depth, STK_BLOCK, err));
+    p->bridged = true;
+    return stk_planner_caps(p, *made, err);
+}
+
+enum pen_status stk_place_emit(struct stk_planner *p, struct stk_place *w,
+                               const struct stk_origin *from, int at,
+                               uint32_t number, uint32_t pin,
+                               struct pen_error *err)
+{
+    for (uint32_t i = 0; i < w->target_count; i++) {
+        const struct stk_target *t = &w->targets[i];
+        if (t->state != at)
+            continue;
+        for (uint32_t n = t->first; n != UINT32_MAX; n = w->next_edge[n])
+            p->pending[p->out[n]] =
+                (struct stk_pending){ p->poison[number] ? UINT32_MAX : number,
+                                      pin };
+    }
+    for (unsigned h = 0; h < w->hops[at]; h++) {
+        const struct stk_hop *hop = &w->hop[at][h];
+        if (w->parent[hop->to] != at)
+            continue;
+        if (hop->op == OP_UPGRADE) {
+            upgrade(p->plan, number, pin);
+            PEN_TRY(stk_place_emit(p, w, from, hop->to, number, pin, err));
+            continue;
+        }
+        uint32_t made;
+        PEN_TRY(insert(p, w, from, at, hop, number, pin, &made, err));
+        PEN_TRY(stk_place_emit(p, w, from, hop->to, made, 0, err));
+    }
+    return PEN_OK;
+}
