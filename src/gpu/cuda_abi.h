@@ -248,13 +248,13 @@ typedef struct CUDA_MEMCPY2D_st {
     size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
 
-#define STK_CU_SIZE(type, size) \
+#define STK_CU_SIZE(type, size)                                                \
     _Static_assert(sizeof(type) == size, #type " has another size");
 STK_CU_TYPES(STK_CU_SIZE)
 #undef STK_CU_SIZE
 
-#define STK_CU_OFFSET(type, field, offset)             \
-    _Static_assert(offsetof(type, field) == offset,    \
+#define STK_CU_OFFSET(type, field, offset)                                     \
+    _Static_assert(offsetof(type, field) == offset,                            \
                    #type "." #field " lies elsewhere");
 STK_CU_FIELDS(STK_CU_OFFSET)
 #undef STK_CU_OFFSET

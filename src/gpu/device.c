@@ -30,6 +30,16 @@ void stk_device_lose(struct pen_device *dev, const struct pen_error *cause)
     atomic_store_explicit(&dev->lost, STK_LOST_YES, memory_order_release);
 }
 
+void stk_device_lose_behind(struct pen_device *dev, bool was_lost,
+                            const struct pen_error *cause)
+{
+    stk_device_lose(dev, cause);
+    if (!was_lost)
+        pen_log_write(dev->log, PEN_LOG_ERROR, "pen.gpu",
+                      "%s: the device is given up: while waiting for it: %s",
+                      dev->where, cause->text);
+}
+
 // --- the current context ----------------------------------------------------
 
 enum pen_status stk_scope_enter(struct stk_scope *scope, struct pen_device *dev,
@@ -729,6 +739,7 @@ enum pen_status stk_kernels_load(struct pen_device *dev,
 
 static void wait_for_context(struct pen_device *dev)
 {
+    const bool was_lost = stk_device_lost(dev);
     struct pen_error err = { 0 };
     STK_SCOPE scope = { 0 };
     enum pen_status status = stk_scope_enter(&scope, dev, &err);
@@ -737,7 +748,7 @@ static void wait_for_context(struct pen_device *dev)
     // Whoever waits is told that the work is done; if that is not known,
     // nothing that comes after may be taken for good.
     if (status != PEN_OK)
-        stk_device_lose(dev, &err);
+        stk_device_lose_behind(dev, was_lost, &err);
 }
 
 static void *run_idle(void *arg)

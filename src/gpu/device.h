@@ -40,13 +40,15 @@ uint64_t stk_device_disturbed(const struct pen_device *dev);
 // Memory. Enters its own scope; `owner` and `site` go to the ledger.
 // Errors: PEN_E_DEVMEM / PEN_E_NOMEM with the sizes, PEN_E_DRIVER, PEN_E_LOST.
 // Thread: any. Blocks on the driver.
-PEN_NODISCARD enum pen_status
-stk_device_alloc(struct pen_device *dev, size_t bytes, const char *owner,
-                 const char *site, uint64_t *out, struct pen_error *err);
+PEN_NODISCARD enum pen_status stk_device_alloc(struct pen_device *dev,
+                                               size_t bytes, const char *owner,
+                                               const char *site, uint64_t *out,
+                                               struct pen_error *err);
 void stk_device_free(struct pen_device *dev, uint64_t address, size_t bytes);
-PEN_NODISCARD enum pen_status
-stk_pinned_alloc(struct pen_device *dev, size_t bytes, const char *owner,
-                 const char *site, void **out, struct pen_error *err);
+PEN_NODISCARD enum pen_status stk_pinned_alloc(struct pen_device *dev,
+                                               size_t bytes, const char *owner,
+                                               const char *site, void **out,
+                                               struct pen_error *err);
 void stk_pinned_free(struct pen_device *dev, void *memory, size_t bytes);
 
 // Load an image (once per device; later calls find it) and look up all its
@@ -66,8 +68,9 @@ void stk_kernels_prefer(struct pen_device *dev, const char *binary);
 // finished. A thread of the device waits; the caller does not. If waiting
 // fails `done` is called all the same and the device may be lost.
 // Thread: any. `done` is called on the device's thread, with no lock held.
-PEN_NODISCARD enum pen_status
-stk_device_when_idle(struct pen_device *dev, void (*done)(void *cookie),
-                     void *cookie, struct pen_error *err);
+PEN_NODISCARD enum pen_status stk_device_when_idle(struct pen_device *dev,
+                                                   void (*done)(void *cookie),
+                                                   void *cookie,
+                                                   struct pen_error *err);
 
 #endif  // STK_DEVICE_H

@@ -103,6 +103,10 @@ struct pen_device {
 
 // Declare the device lost because of `cause`. The first cause is kept.
 void stk_device_lose(struct pen_device *dev, const struct pen_error *cause);
+// The same for a thread that has nobody to return the error to: it is logged,
+// unless the device `was_lost` before. Not to be called with a lock held.
+void stk_device_lose_behind(struct pen_device *dev, bool was_lost,
+                            const struct pen_error *cause);
 
 // As stk_scope_enter(), for releasing things: also on a lost device. False if
 // the context could not be entered; the release is tried all the same.

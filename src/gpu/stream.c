@@ -314,6 +314,7 @@ static void reap_one(struct stk_stream *s, uint64_t seq)
     s->held = event;
     pthread_mutex_unlock(&s->lock);
 
+    const bool was_lost = stk_device_lost(dev);
     struct pen_error err = { 0 };
     enum pen_status status;
     {
@@ -323,7 +324,7 @@ static void reap_one(struct stk_stream *s, uint64_t seq)
             status = STK_CU(dev, &err, cuEventSynchronize(event));
     }
     if (status != PEN_OK)
-        stk_device_lose(dev, &err);
+        stk_device_lose_behind(dev, was_lost, &err);
 
     pthread_mutex_lock(&s->lock);
     s->held = NULL;

@@ -69,22 +69,25 @@ uint64_t stk_device_blocked(const struct pen_device *dev);
 // Work. All need the context current; addresses are device or host addresses
 // as `kind` says. Thread: data.
 enum stk_copy_kind { STK_COPY_H2D = 1, STK_COPY_D2H, STK_COPY_D2D };
-PEN_NODISCARD enum pen_status
-stk_stream_copy(struct stk_stream *stream, enum stk_copy_kind kind,
-                uint64_t dst, uint64_t src, size_t bytes,
-                struct pen_error *err);
-PEN_NODISCARD enum pen_status
-stk_stream_copy_2d(struct stk_stream *stream, enum stk_copy_kind kind,
-                   uint64_t dst, size_t dst_pitch, uint64_t src,
-                   size_t src_pitch, size_t row_bytes, size_t rows,
-                   struct pen_error *err);
-PEN_NODISCARD enum pen_status
-stk_stream_fill(struct stk_stream *stream, uint64_t address,
-                unsigned char value, size_t bytes, struct pen_error *err);
+PEN_NODISCARD enum pen_status stk_stream_copy(struct stk_stream *stream,
+                                              enum stk_copy_kind kind,
+                                              uint64_t dst, uint64_t src,
+                                              size_t bytes,
+                                              struct pen_error *err);
+PEN_NODISCARD enum pen_status stk_stream_copy_2d(struct stk_stream *stream,
+                                                 enum stk_copy_kind kind,
+                                                 uint64_t dst, size_t dst_pitch,
+                                                 uint64_t src, size_t src_pitch,
+                                                 size_t row_bytes, size_t rows,
+                                                 struct pen_error *err);
+PEN_NODISCARD enum pen_status stk_stream_fill(struct stk_stream *stream,
+                                              uint64_t address,
+                                              unsigned char value, size_t bytes,
+                                              struct pen_error *err);
 PEN_NODISCARD enum pen_status
 stk_stream_launch(struct stk_stream *stream, struct stk_kernels *kernels,
-                  uint32_t entry, const struct pen_grid *grid,
-                  const void *args, size_t args_size, struct pen_error *err);
+                  uint32_t entry, const struct pen_grid *grid, const void *args,
+                  size_t args_size, struct pen_error *err);
 uint64_t stk_stream_launches(const struct stk_stream *stream);
 
 #endif  // STK_STREAM_H
