@@ -211,7 +211,6 @@ static bool all_at_root(struct stk_place *w, uint32_t mems)
         for (uint32_t i = 0; i < w->target_count; i++)
             w->targets[i].state = w->root;
         stk_place_clear(w);
-        memset(w->hops, 0, sizeof(w->hops));
         return true;
     }
     return false;

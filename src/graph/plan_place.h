@@ -71,6 +71,12 @@ struct stk_place {
     int64_t bytes[PLACE_FORMATS];
     struct stk_hop hop[PLACE_STATES][PLACE_HOPS];
     unsigned hops[PLACE_STATES];
+    // What hop was made for: neighbours in a graph are often alike.
+    struct {
+        bool valid, priced, full, bridges;
+        uint32_t mask;
+        int64_t bytes[PLACE_FORMATS];
+    } made;
     uint64_t distance[PLACE_STATES];  // loss and transfers from the root
     struct stk_target *targets;
     uint32_t target_count, target_room;

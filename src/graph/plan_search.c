@@ -102,6 +102,15 @@ void stk_place_hops(struct stk_planner *p, struct stk_place *w,
                     const struct pen_caps *caps, bool bridges)
 {
     const bool full = stk_place_yuv_full(caps, w->mask);
+    if (w->made.valid && w->made.full == full && w->made.bridges == bridges &&
+        w->made.mask == w->mask)
+        return;
+    memset(&w->made, 0, sizeof(w->made));
+    w->made.valid = true;
+    w->made.full = full;
+    w->made.bridges = bridges;
+    w->made.mask = w->mask;
+
     uint32_t poorest = UINT32_MAX;
     for (unsigned f = 1; f < PEN_FMT_COUNT; f++)
         if ((w->mask & PEN_FMT_BIT(f)) &&
@@ -150,6 +159,11 @@ void stk_place_hops(struct stk_planner *p, struct stk_place *w,
 
 void stk_place_price(const struct stk_planner *p, struct stk_place *w)
 {
+    const size_t bytes = w->format_count * sizeof(*w->bytes);
+    if (w->made.priced && !memcmp(w->made.bytes, w->bytes, bytes))
+        return;
+    w->made.priced = true;
+    memcpy(w->made.bytes, w->bytes, bytes);
     for (int v = 0; v < PLACE_STATES; v++)
         for (unsigned h = 0; h < w->hops[v]; h++)
             w->hop[v][h].cost = hop_cost(p, w, v, &w->hop[v][h]);
