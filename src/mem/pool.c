@@ -361,7 +361,12 @@ enum pen_status stk_pool_take(struct stk_pool *pool, struct stk_stream *stream,
         append(pool, buffer);
         pool->in_use--;
         pool->waits += st == PEN_AGAIN;
-        notify_and_unlock(pool);
+        // Who waits for a point is not told that a buffer came back: it would
+        // ask again at once, and be told again.
+        if (st == PEN_AGAIN)
+            pthread_mutex_unlock(&pool->lock);
+        else
+            notify_and_unlock(pool);
         return st;
     }
     pool->takes++;

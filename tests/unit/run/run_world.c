@@ -20,6 +20,7 @@ struct props {
     int32_t mem, kind;
     int32_t slot, expect;
     bool twice;
+    int32_t flat;  // every sample is this; -1: the pattern
     int32_t fail_in, fail_at, fail_times;
     int32_t value;
 };
@@ -73,6 +74,7 @@ static const struct pen_prop sink_props[] = {
     PEN_I32(P, slot, "slot", 0, 0, WORLD_SINKS - 1, "Where it notes."),
     PEN_I32(P, expect, "expect", 0, 0, 255, "What was added."),
     PEN_BOOL(P, twice, "twice", false, "Two patterns were added."),
+    PEN_I32(P, flat, "flat", -1, -1, 255, "All samples are this."),
     FAIL_ROWS,
     PEN_PROPS_END,
 };
@@ -123,7 +125,7 @@ static bool is_right(const struct pen_view *view, uint64_t index,
             const uint8_t one = pattern(index, x, y);
             const uint8_t want =
                 (uint8_t)((p->twice ? 2 * one : one) + p->expect);
-            if (row[x] != want)
+            if (row[x] != (p->flat >= 0 ? p->flat : want))
                 return false;
         }
     }
@@ -193,6 +195,16 @@ static enum pen_status source_process(struct pen_module *m,
     pen_frame_set_pts(pen_output(io, 0), (int64_t)index * 1000);
     atomic_fetch_add(&world.produced, 1);
     return PEN_OK;
+}
+
+static enum pen_status token_prepare(struct pen_module *m,
+                                     const struct pen_io *io,
+                                     struct pen_caps *out,
+                                     struct pen_error *err)
+{
+    while (sem_wait(&world.tokens))
+        ;
+    return source_prepare(m, io, out, err);
 }
 
 // --- what every module notes ------------------------------------------------
@@ -619,11 +631,11 @@ static const struct pen_pin two_in[] = {
 static const struct pen_kernel_image *const images[] = { &fixture_image, NULL };
 
 // clang-format off
-#define SOURCE(NAME, FLAGS)                                                    \
+#define SOURCE(NAME, FLAGS, PREPARE)                                                    \
     { CLASS(NAME, SOURCE), .flags = FLAGS, .outputs = source_out,              \
       .props = source_props,                                                   \
       .ops = { .narrow = source_narrow, .negotiate = source_negotiate,         \
-               .open = note_open, .prepare = source_prepare,                   \
+               .open = note_open, .prepare = PREPARE,                          \
                .process = source_process, .drain = note_drain,                 \
                .close = note_close } }
 #define TRANSFORM(NAME, FLAGS, IN, OUT, PROPS, PROCESS, ...)                   \
@@ -631,8 +643,8 @@ static const struct pen_kernel_image *const images[] = { &fixture_image, NULL };
       .props = PROPS, .kernels = (FLAGS) & PEN_CLASS_CUDA ? images : NULL,     \
       .ops = { .open = note_open, .process = PROCESS, .drain = note_drain,     \
                .close = note_close, __VA_ARGS__ } }
-#define SINK(NAME, FLAGS, PROCESS, DRAIN)                                      \
-    { CLASS(NAME, SINK), .flags = FLAGS, .inputs = any_in,                     \
+#define SINK(NAME, FLAGS, IN, PROCESS, DRAIN)                                    \
+    { CLASS(NAME, SINK), .flags = FLAGS, .inputs = IN,                         \
       .props = sink_props,                                                     \
       .ops = { .open = note_open, .process = PROCESS, .drain = DRAIN,          \
                .close = note_close } }
@@ -640,8 +652,9 @@ static const struct pen_kernel_image *const images[] = { &fixture_image, NULL };
 enum { OWN = PEN_CLASS_BLOCKS, FWD = PEN_CLASS_FORWARDS,
        GPU = PEN_CLASS_CUDA };
 static const struct pen_module_class classes[] = {
-    SOURCE("TSource", 0),
-    SOURCE("TBlockSource", OWN),
+    SOURCE("TSource", 0, source_prepare),
+    SOURCE("TBlockSource", OWN, source_prepare),
+    SOURCE("TTokenSource", OWN, token_prepare),
     TRANSFORM("TAdd", 0, host_in, host_out, fail_props, add_process,
               .prepare = add_prepare),
     TRANSFORM("TCopy", 0, host_in, host_out, fail_props, copy_host_process),
@@ -669,12 +682,13 @@ static const struct pen_module_class classes[] = {
       .outputs = cuda_out,
       .ops = { .open = table_open, .process = table_process,
                .close = note_close } },
-    SINK("TSink", 0, sink_process, note_drain),
-    SINK("TBlockSink", OWN, sink_process, note_drain),
-    SINK("THold", OWN, hold_process, note_drain),
-    SINK("TKeeper", 0, keeper_process, keeper_drain),
-    SINK("TThief", 0, thief_process, note_drain),
-    SINK("TWaster", 0, waster_process, note_drain),
+    SINK("TSink", 0, host_in, sink_process, note_drain),
+    SINK("TDeviceSink", 0, cuda_in, sink_process, note_drain),
+    SINK("TBlockSink", OWN, host_in, sink_process, note_drain),
+    SINK("THold", OWN, host_in, hold_process, note_drain),
+    SINK("TKeeper", 0, host_in, keeper_process, keeper_drain),
+    SINK("TThief", 0, host_in, thief_process, note_drain),
+    SINK("TWaster", 0, host_in, waster_process, note_drain),
 };
 // clang-format on
 

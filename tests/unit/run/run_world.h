@@ -77,4 +77,14 @@ struct pen_stats stats_of(const struct run *r);
                      err.where, err.text);                                     \
     } while (0)
 
+// Pipeline files.
+#define MODULE(ID, TYPE) "\"" ID "\": { \"type\": \"" TYPE "\" }"
+#define MODULE_P(ID, TYPE, ...)                                                \
+    "\"" ID "\": { \"type\": \"" TYPE "\", \"props\": { " __VA_ARGS__ " } }"
+#define LINK(FROM, TO) "{ \"from\": \"" FROM "\", \"to\": \"" TO "\" }"
+#define LINK_Q(FROM, TO, QUEUE)                                                \
+    "{ \"from\": \"" FROM "\", \"to\": \"" TO "\", \"queue\": { " QUEUE " } }"
+#define PIPE(MODULES, LINKS)                                                   \
+    "{ \"modules\": { " MODULES " }, \"connections\": [ " LINKS " ] }"
+
 #endif  // RUN_WORLD_H

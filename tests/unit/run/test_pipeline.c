@@ -7,15 +7,6 @@
 
 #include <jansson.h>
 
-#define MODULE(ID, TYPE) "\"" ID "\": { \"type\": \"" TYPE "\" }"
-#define MODULE_P(ID, TYPE, ...)                                                \
-    "\"" ID "\": { \"type\": \"" TYPE "\", \"props\": { " __VA_ARGS__ " } }"
-#define LINK(FROM, TO) "{ \"from\": \"" FROM "\", \"to\": \"" TO "\" }"
-#define LINK_Q(FROM, TO, QUEUE)                                                \
-    "{ \"from\": \"" FROM "\", \"to\": \"" TO "\", \"queue\": { " QUEUE " } }"
-#define PIPE(MODULES, LINKS)                                                   \
-    "{ \"modules\": { " MODULES " }, \"connections\": [ " LINKS " ] }"
-
 PEN_TEST(a_linear_pipeline_delivers_every_frame_in_order)
 {
     struct run r;
@@ -64,38 +55,39 @@ PEN_TEST(one_frame_goes_to_several_consumers_and_is_joined_again)
     run_all(
         &r,
         PIPE(
-            MODULE_P("source", "TSource", "\"frames\": 200") "," MODULE("a", "T"
-                                                                             "A"
-                                                                             "d"
-                                                                             "d") "," MODULE(
-                "b",
-                "TAdd") "," MODULE("c",
-                                   "TAdd") "," MODULE("join",
-                                                      "TJoin") "," MODULE_P("si"
-                                                                            "n"
-                                                                            "k",
-                                                                            "TS"
-                                                                            "in"
-                                                                            "k",
-                                                                            "\""
-                                                                            "ex"
-                                                                            "pe"
-                                                                            "ct"
-                                                                            "\""
-                                                                            ": "
-                                                                            "3,"
-                                                                            " "
-                                                                            "\""
-                                                                            "tw"
-                                                                            "ic"
-                                                                            "e"
-                                                                            "\""
-                                                                            ": "
-                                                                            "tr"
-                                                                            "u"
-                                                                            "e") "," MODULE_P("side",
-                                                                                              "TSink",
-                                                                                              "\"slot\": 1"),
+            MODULE_P("source", "TSource", "\"frames\": 200") "," MODULE(
+                "a",
+                "T"
+                "A"
+                "d"
+                "d") "," MODULE("b",
+                                "TAdd") "," MODULE("c",
+                                                   "TAdd") "," MODULE("join",
+                                                                      "TJoin") "," MODULE_P("si"
+                                                                                            "n"
+                                                                                            "k",
+                                                                                            "TS"
+                                                                                            "in"
+                                                                                            "k",
+                                                                                            "\""
+                                                                                            "ex"
+                                                                                            "pe"
+                                                                                            "ct"
+                                                                                            "\""
+                                                                                            ": "
+                                                                                            "3,"
+                                                                                            " "
+                                                                                            "\""
+                                                                                            "tw"
+                                                                                            "ic"
+                                                                                            "e"
+                                                                                            "\""
+                                                                                            ": "
+                                                                                            "tr"
+                                                                                            "u"
+                                                                                            "e") "," MODULE_P("side",
+                                                                                                              "TSink",
+                                                                                                              "\"slot\": 1"),
             LINK("source", "a") "," LINK("a", "b") "," LINK("b", "join.input_1") "," LINK(
                 "source",
                 "c") "," LINK("c",
@@ -220,34 +212,49 @@ PEN_TEST(a_branch_that_drops_does_not_stop_the_join)
                 "a",
                 "TAdd") "," MODULE("b",
                                    "TAdd") "," MODULE("join",
-                                                      "TJoin") "," MODULE_P("si"
+                                                      "TJoin") "," MODULE_P("s"
+                                                                            "i"
                                                                             "n"
                                                                             "k",
-                                                                            "TS"
-                                                                            "in"
+                                                                            "T"
+                                                                            "S"
+                                                                            "i"
+                                                                            "n"
                                                                             "k",
                                                                             "\""
-                                                                            "ex"
-                                                                            "pe"
-                                                                            "ct"
+                                                                            "e"
+                                                                            "x"
+                                                                            "p"
+                                                                            "e"
+                                                                            "c"
+                                                                            "t"
                                                                             "\""
-                                                                            ": "
-                                                                            "2,"
+                                                                            ":"
+                                                                            " "
+                                                                            "2"
+                                                                            ","
                                                                             " "
                                                                             "\""
-                                                                            "tw"
-                                                                            "ic"
+                                                                            "t"
+                                                                            "w"
+                                                                            "i"
+                                                                            "c"
                                                                             "e"
                                                                             "\""
-                                                                            ": "
-                                                                            "tr"
+                                                                            ":"
+                                                                            " "
+                                                                            "t"
+                                                                            "r"
                                                                             "u"
                                                                             "e"),
-            LINK_Q("source", "a", "\"depth\": 1, \"policy\": \"drop_oldest\"") "," LINK_Q("source", "b", "\"depth\": 1, \"policy\": \"drop_newest\"") "," LINK(
-                "a",
-                "join.input_1") "," LINK("b",
-                                         "join.input_2") "," LINK("join",
-                                                                  "sink")));
+            LINK_Q("source", "a", "\"depth\": 1, \"policy\": \"drop_oldest\"") "," LINK_Q(
+                "source", "b",
+                "\"depth\": 1, \"policy\": \"drop_newest\"") "," LINK("a",
+                                                                      "join."
+                                                                      "input_"
+                                                                      "1") "," LINK("b",
+                                                                                    "join.input_2") "," LINK("join",
+                                                                                                             "sink")));
     assert_int_equal(atomic_load(&world.sink[0].wrong), 0);
     assert_int_equal(atomic_load(&world.sink[0].disorder), 0);
     assert_true(atomic_load(&world.sink[0].count) > 0);
@@ -406,14 +413,12 @@ PEN_TEST(growth_beyond_the_budget_is_an_error_that_names_it)
     struct run r;
     run_init(&r);
     r.params.plan.budget[PEN_MEM_HOST] = 256 << 10;
-    const struct pen_error err =
-        run_to_error(&r, PIPE(MODULE_P(
-                                  "source", "TSource",
-                                  "\"frames\": 60, \"grow\": 2000, \"height\": "
-                                  "64") "," MODULE("a",
-                                                   "TAdd") "," MODULE("sink",
-                                                                      "TSink"),
-                              LINK("source", "a") "," LINK("a", "sink")));
+    const struct pen_error err = run_to_error(
+        &r,
+        PIPE(MODULE_P("source", "TSource",
+                      "\"frames\": 60, \"grow\": 2000, \"height\": "
+                      "64") "," MODULE("a", "TAdd") "," MODULE("sink", "TSink"),
+             LINK("source", "a") "," LINK("a", "sink")));
     assert_int_equal(err.status, PEN_E_LIMIT);
     assert_string_equal(err.where, "source");
     assert_non_null(strstr(err.text, "frame 1"));
@@ -491,28 +496,22 @@ PEN_TEST(a_frame_given_up_by_policy_is_counted_and_the_run_goes_on)
             FAILING("source", "TBlockSource", "process", "3", ", \"onError\": \"drop\", \"failTimes\": 2") "," MODULE(
                 "a", "TAdd") "," MODULE_P("sink", "TSink", "\"expect\": 1"),
             CHAIN_LINKS),
-        PIPE(
-            MODULE(
-                "source",
-                "TSource") "," FAILING("a", "TAdd", "prepare", "3",
-                                       ", \"onError\": \"drop\", "
-                                       "\"failTimes\": 2") "," MODULE_P("sink",
-                                                                        "TSink",
-                                                                        "\"expe"
-                                                                        "ct\": "
-                                                                        "1"),
-            CHAIN_LINKS),
-        PIPE(
-            MODULE(
-                "source",
-                "TSource") "," FAILING("a", "TAdd", "process", "3",
-                                       ", \"onError\": \"drop\", "
-                                       "\"failTimes\": 2") "," MODULE_P("sink",
-                                                                        "TSink",
-                                                                        "\"expe"
-                                                                        "ct\": "
-                                                                        "1"),
-            CHAIN_LINKS),
+        PIPE(MODULE("source", "TSource") "," FAILING(
+                 "a", "TAdd", "prepare", "3",
+                 ", \"onError\": \"drop\", "
+                 "\"failTimes\": 2") "," MODULE_P("sink", "TSink",
+                                                  "\"expe"
+                                                  "ct\": "
+                                                  "1"),
+             CHAIN_LINKS),
+        PIPE(MODULE("source", "TSource") "," FAILING(
+                 "a", "TAdd", "process", "3",
+                 ", \"onError\": \"drop\", "
+                 "\"failTimes\": 2") "," MODULE_P("sink", "TSink",
+                                                  "\"expe"
+                                                  "ct\": "
+                                                  "1"),
+             CHAIN_LINKS),
         PIPE(MODULE("source", "TSource") "," MODULE("a", "TAdd") "," FAILING(
                  "sink", "TSink", "process", "3",
                  ", \"onError\": \"drop\", \"failTimes\": 2,"
@@ -540,15 +539,16 @@ PEN_TEST(a_failed_frame_does_not_stop_a_join)
     run_init(&r);
     run_all(
         &r,
-        PIPE(MODULE_P("source", "TSource", "\"frames\": 30") "," FAILING(
-                 "a", "TAdd", "process", "10",
-                 ", \"onError\": \"drop\", \"failTimes\": 3") "," MODULE("join",
-                                                                         "TJoi"
-                                                                         "n") "," MODULE_P("sink",
-                                                                                           "TSink",
-                                                                                           "\"expect\": 1, \"twice\": true"),
-             LINK("source", "a") "," LINK("a", "join.input_1") "," LINK(
-                 "source", "join.input_2") "," LINK("join", "sink")));
+        PIPE(
+            MODULE_P("source", "TSource", "\"frames\": 30") "," FAILING(
+                "a", "TAdd", "process", "10",
+                ", \"onError\": \"drop\", \"failTimes\": 3") "," MODULE("join",
+                                                                        "TJoi"
+                                                                        "n") "," MODULE_P("sink",
+                                                                                          "TSink",
+                                                                                          "\"expect\": 1, \"twice\": true"),
+            LINK("source", "a") "," LINK("a", "join.input_1") "," LINK(
+                "source", "join.input_2") "," LINK("join", "sink")));
     assert_int_equal(atomic_load(&world.sink[0].count), 27);
     assert_int_equal(atomic_load(&world.sink[0].wrong), 0);
     // Three at the failing module, three partners at the join.
