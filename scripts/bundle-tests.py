@@ -20,12 +20,20 @@ export PENSTOCK_TEST_EMULATOR="$here/../lib/libpenstock-emu.so"
 export PENSTOCK_TEST_SOURCE="$here" PENSTOCK_TEST_BUILD="$here"
 log=$(mktemp)
 [ $# -gt 0 ] || set -- '*'
+device=${PENSTOCK_TEST_DEVICE:-emulated}
 for pattern; do
     for test in "$here"/test_$pattern; do
         [ -x "$test" ] || continue
-        echo "# $(basename "$test")" | tee -a "$log"
-        ${PENSTOCK_TEST_WRAPPER:-} timeout 300 "$test" >"$log.one" 2>&1
+        case $(basename "$test") in
+        test_emu_*) PENSTOCK_TEST_DEVICE=emulated ;; # of the emulator itself
+        *) PENSTOCK_TEST_DEVICE=$device ;;
+        esac
+        export PENSTOCK_TEST_DEVICE
+        start=$(date +%s)
+        timeout "${PENSTOCK_TEST_TIMEOUT:-60}" "$test" >"$log.one" 2>&1
         code=$?
+        echo "# $(basename "$test") $(($(date +%s) - start)) s" |
+            tee -a "$log"
         cat "$log.one" | tee -a "$log"
         if [ $code -ne 0 ] && ! grep -q '^not ok' "$log.one"; then
             echo "not ok 0 - $(basename "$test") ended with $code" |
@@ -49,6 +57,13 @@ def main():
         if os.path.dirname(os.path.relpath(program, build)).startswith("tests") \
                 and os.path.basename(program).startswith("test_"):
             shutil.copy2(program, target)
+    # Libraries that tests open, at their place in the build tree.
+    for folder, _, names in os.walk(os.path.join(build, "tests")):
+        for name in names:
+            if name.endswith(".so"):
+                place = os.path.join(target, os.path.relpath(folder, build))
+                os.makedirs(place, exist_ok=True)
+                shutil.copy2(os.path.join(folder, name), place)
     path = os.path.join(target, "run")
     with open(path, "w") as f:
         f.write(RUN)

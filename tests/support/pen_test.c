@@ -152,6 +152,8 @@ int pen_test_run(int argc, char **argv, const struct CMUnitTest *tests,
         }
     }
     atexit(remove_folders);
+    // A test that hangs is to be found by what was printed before.
+    setvbuf(stdout, NULL, _IOLBF, 0);
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return _cmocka_run_group_tests(name, tests, count, NULL, NULL) ? 1 : 0;
 }
