@@ -42,10 +42,10 @@ void stk_ledger_remove(struct stk_ledger *ledger, enum stk_res res,
                        uint64_t key, uint64_t bytes);
 
 struct stk_ledger_totals {
-    uint64_t live, live_bytes;    // now
-    uint64_t peak_bytes;          // high-water mark of live_bytes
-    uint64_t added, removed;      // since the beginning
-    uint64_t steady;              // added while steady
+    uint64_t live, live_bytes;  // now
+    uint64_t peak_bytes;        // high-water mark of live_bytes
+    uint64_t added, removed;    // since the beginning
+    uint64_t steady;            // added while steady
 };
 void stk_ledger_totals(struct stk_ledger *ledger, enum stk_res res,
                        struct stk_ledger_totals *out);

@@ -9,13 +9,14 @@
 
 // Text under construction; {0} is empty.
 struct stk_text {
-    char *data;     // zero-terminated once something was added
+    char *data;  // zero-terminated once something was added
     size_t length, room;
-    bool failed;    // out of memory: data is no longer complete
+    bool failed;  // out of memory: data is no longer complete
 };
 void stk_text_add(struct stk_text *t, const char *s);
 void stk_text_add_n(struct stk_text *t, const char *s, size_t n);
-PEN_PRINTF(2, 3) void stk_text_addf(struct stk_text *t, const char *format, ...);
+PEN_PRINTF(2, 3)
+void stk_text_addf(struct stk_text *t, const char *format, ...);
 // The text as malloc'd string ("" if nothing was added), or NULL after a
 // failure; *t is {0} afterwards.
 char *stk_text_take(struct stk_text *t);
@@ -27,7 +28,8 @@ struct stk_arena {
 };
 void *stk_arena_alloc(struct stk_arena *a, size_t bytes);  // NULL: no memory
 char *stk_arena_strdup(struct stk_arena *a, const char *s);
-PEN_PRINTF(2, 3) char *stk_arena_printf(struct stk_arena *a, const char *f, ...);
+PEN_PRINTF(2, 3)
+char *stk_arena_printf(struct stk_arena *a, const char *f, ...);
 void stk_arena_finish(struct stk_arena *a);
 
 // a * b, a + b in size_t; false on overflow.
