@@ -433,6 +433,8 @@ PEN_TEST(every_failed_allocation_is_told_and_unwound)
                 (subjects[i].run == run_open || subjects[i].run == run_list))
                 break;
             state_create(&s, &log);
+            if (pen_test_on_gpu())
+                gate_open(&s.gate);  // a GPU allocates when it is idle
             totals(s.f.ledger, before);
             pen_alloc_fail_arm_thread(nth, false);
             const enum pen_status status = subjects[i].run(&s, &err);

@@ -169,7 +169,7 @@ def rule_no_creation_in_sources():
     if not creates_context("x.c", f"r = {CREATION}_v2(&c, 0, d);".encode()):
         problems.append("the rule misses a creation")
     for path in [*shipped(), *files("emu", ".c", ".h"),
-                 *files("tests", ".c", ".h")]:
+                 *files("examples", ".c", ".cu")]:
         problems += creates_context(path, read(path).encode())
     return problems
 
