@@ -84,9 +84,10 @@ struct pen_plan {
     uint32_t unknown;                // connected outputs of unknown size
     uint32_t h2d_per_frame, d2h_per_frame;
     uint64_t h2d_bytes_per_frame, d2h_bytes_per_frame;
-    int64_t cost_ns;     // per frame
-    uint64_t frames;     // expected; 0: unknown
-    const char **paths;  // files and patterns that are touched
+    int64_t cost_ns;       // per frame
+    uint64_t frames;       // expected; 0: unknown
+    const char **paths;    // files and patterns that are touched
+    unsigned *path_flags;  // PEN_PROP_PATH_READ, _WRITE of each
     uint32_t path_count;
     unsigned char *marks;  // stk_plan_settle's, one for each node
 };

@@ -88,7 +88,10 @@ bool stk_node_cost(const struct pen_plan *plan,
         const size_t bytes =
             plan->nodes[e->from].output[e->from_pin].block_bytes;
         known = known && bytes;
-        in += bytes;
+        // A host module does not touch the bytes of device frames.
+        if (e->mem != PEN_MEM_CUDA_DEVICE ||
+            (node->cls->flags & PEN_CLASS_CUDA))
+            in += bytes;
     }
     for (uint32_t o = 0; o < node->outputs; o++) {
         if (node->output[o].mem == PEN_MEM_NONE)

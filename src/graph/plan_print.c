@@ -10,7 +10,7 @@
 
 enum {
     MAX_ID_WIDTH = 32,  // wider ids push their line, not the whole column
-    MAX_PROPS_WIDTH = 72,
+    MAX_PROPS_WIDTH = 110,
     MAX_BRANCHES = 16,  // deeper ones are not indented any further
 };
 
@@ -79,10 +79,11 @@ bool stk_plan_props_text(struct stk_text *t, const struct stk_plan_node *node,
     const size_t start = t->length;
     for (const struct pen_prop *row = node->cls->props; row && row->kind;
          row++) {
-        // Of a bridge its one setting is told, whatever the default is.
-        const bool tell = (row->flags & PEN_PROP_REQUIRED) ||
-                          (node->inserted && (!strcmp(row->key, "kind") ||
-                                              !strcmp(row->key, "imageType")));
+        // What a bridge is set to is told, whatever the default is.
+        const bool tell =
+            (row->flags & PEN_PROP_REQUIRED) ||
+            (node->inserted && !strcmp(row->key, "imageType")) ||
+            (stk_node_transfer(node) && !strcmp(row->key, "kind"));
         if (!tell && is_default(row, node->params))
             continue;
         json_t *value = stk_prop_get_json(row, node->params);
@@ -120,11 +121,6 @@ struct printer {
     bool failed;
 };
 
-static bool several_pins(const struct stk_plan_node *node)
-{
-    return node->inputs > 1;
-}
-
 static void print_node(struct printer *p, uint32_t number)
 {
     const struct stk_plan_node *node = &p->plan->nodes[number];
@@ -146,8 +142,10 @@ static void print_node(struct printer *p, uint32_t number)
         stk_text_addf(p->out, "    %s|     loses: %s\n", prefix, node->loss);
 }
 
-// `to` tells where the edge leads, when that is not simply the next line.
-static void print_edge(struct printer *p, uint32_t number, bool to)
+enum way { WAY_DOWN, WAY_BRANCH, WAY_LAST };
+
+// Of a branch it is told where it leads; else that is the next line.
+static void print_edge(struct printer *p, uint32_t number, enum way way)
 {
     static const char *const policies[] = { "", ", drop_newest",
                                             ", drop_oldest" };
@@ -158,8 +156,9 @@ static void print_edge(struct printer *p, uint32_t number, bool to)
     char caps[256], bytes[32];
     stk_plan_caps_text(&e->caps, caps, sizeof(caps));
     stk_plan_bytes_text(o->block_bytes, bytes, sizeof(bytes));
-    stk_text_addf(p->out, "    %s|%s ", p->prefix.length ? p->prefix.data : "",
-                  to ? "--" : " ");
+    static const char *const ways[] = { "|  ", "|-- ", "`-- " };
+    stk_text_addf(p->out, "    %s%s", p->prefix.length ? p->prefix.data : "",
+                  ways[way]);
     if (from->outputs > 1)
         stk_text_addf(p->out, "%s: ", from->cls->outputs[e->from_pin].name);
     stk_text_addf(p->out, "%s  %s  %s  depth %u%s", pen_mem_name(e->mem), caps,
@@ -171,7 +170,7 @@ static void print_edge(struct printer *p, uint32_t number, bool to)
     if (first && o->upgraded_from)
         stk_text_addf(p->out, "  (upgraded from %s)",
                       pen_mem_name(o->upgraded_from));
-    if (to || several_pins(node))
+    if (way != WAY_DOWN || node->inputs > 1)
         stk_text_addf(p->out, "  -> %s.%s", node->id,
                       node->cls->inputs[e->to_pin].name);
     stk_text_add(p->out, "\n");
@@ -204,7 +203,7 @@ static void print_from(struct printer *p, uint32_t number)
             p->prefix.length = b->prefix;
             if (p->prefix.data)
                 p->prefix.data[b->prefix] = '\0';
-            print_edge(p, e, !alone);
+            print_edge(p, e, alone ? WAY_DOWN : more ? WAY_BRANCH : WAY_LAST);
             number = plan->edges[e].to;
             if (!alone && b->prefix < 4 * MAX_BRANCHES)
                 stk_text_add(&p->prefix, more ? "|   " : "    ");
@@ -300,42 +299,32 @@ static void print_transfers(const struct pen_plan *plan, struct stk_text *t)
     stk_text_add(t, " per frame\n");
 }
 
-static unsigned path_flags(const struct pen_plan *plan, const char *path)
+// Paths that are read, or written, after a word that says so.
+static const char *print_paths(const struct pen_plan *plan, struct stk_text *t,
+                               unsigned flag, const char *word, const char *gap)
 {
-    unsigned flags = 0;
-    for (uint32_t n = 0; n < plan->node_count; n++) {
-        const struct stk_plan_node *node = &plan->nodes[n];
-        for (const struct pen_prop *row = node->cls->props; row && row->kind;
-             row++) {
-            const unsigned touch =
-                row->flags & (PEN_PROP_PATH_READ | PEN_PROP_PATH_WRITE);
-            if (row->kind != PEN_PROP_STRING || !touch)
-                continue;
-            const char *value = *(
-                const char *const *)(const void *)((const char *)node->params +
-                                                   row->offset);
-            if (value && !strcmp(value, path))
-                flags |= touch;
-        }
+    enum { TOLD = 16 };
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->path_count; i++) {
+        if (!(plan->path_flags[i] & flag))
+            continue;
+        if (count == 0)
+            stk_text_addf(t, "%s%s", gap, word);
+        if (count < TOLD)
+            stk_text_addf(t, "%s %s", count ? "," : "", plan->paths[i]);
+        count++;
     }
-    return flags;
+    if (count > TOLD)
+        stk_text_addf(t, " and %u more", count - TOLD);
+    return count ? "; " : gap;
 }
 
 static void print_touches(const struct pen_plan *plan, struct stk_text *t)
 {
-    enum { TOLD = 16 };
-    stk_text_add(t, "touches    ");
     const char *gap = "";
-    for (uint32_t i = 0; i < plan->path_count && i < TOLD; i++) {
-        const unsigned flags = path_flags(plan, plan->paths[i]);
-        stk_text_addf(
-            t, "%s%s%s%s %s", gap, flags & PEN_PROP_PATH_READ ? "reads" : "",
-            flags == (PEN_PROP_PATH_READ | PEN_PROP_PATH_WRITE) ? " and " : "",
-            flags & PEN_PROP_PATH_WRITE ? "writes" : "", plan->paths[i]);
-        gap = ", ";
-    }
-    if (plan->path_count > TOLD)
-        stk_text_addf(t, " and %u more paths", plan->path_count - TOLD);
+    stk_text_add(t, "touches    ");
+    gap = print_paths(plan, t, PEN_PROP_PATH_READ, "reads", gap);
+    gap = print_paths(plan, t, PEN_PROP_PATH_WRITE, "writes", gap);
     if (plan->needs_device)
         stk_text_addf(t, "%sdevice %s", gap, stk_plan_device(plan));
     stk_text_add(t, *gap || plan->needs_device ? "\n" : "nothing\n");

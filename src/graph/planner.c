@@ -534,44 +534,61 @@ static enum pen_status sort_plan_edges(struct pen_plan *plan,
     return PEN_OK;
 }
 
-static int by_text(const void *a, const void *b)
+struct touched {
+    const char *path;
+    unsigned flags;
+};
+
+static int by_path(const void *left, const void *right)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    const struct touched *a = left, *b = right;
+    return strcmp(a->path, b->path);
+}
+
+// All paths of a plan into `list` (NULL: only count them).
+static uint32_t find_paths(const struct pen_plan *plan, struct touched *list)
+{
+    const unsigned touches = PEN_PROP_PATH_READ | PEN_PROP_PATH_WRITE;
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        const struct stk_plan_node *node = &plan->nodes[n];
+        for (const struct pen_prop *row = node->cls->props; row && row->kind;
+             row++) {
+            struct touched t = { .flags = row->flags & touches };
+            if (row->kind != PEN_PROP_STRING || !t.flags)
+                continue;
+            memcpy(&t.path, (const char *)node->params + row->offset,
+                   sizeof(t.path));
+            if (!t.path || !*t.path)
+                continue;
+            if (list)
+                list[count] = t;
+            count++;
+        }
+    }
+    return count;
 }
 
 static enum pen_status list_paths(struct pen_plan *plan, struct pen_error *err)
 {
-    const unsigned touches = PEN_PROP_PATH_READ | PEN_PROP_PATH_WRITE;
-    for (uint32_t pass = 0; pass < 2; pass++) {
-        uint32_t count = 0;
-        for (uint32_t n = 0; n < plan->node_count; n++) {
-            const struct stk_plan_node *node = &plan->nodes[n];
-            for (const struct pen_prop *row = node->cls->props;
-                 row && row->kind; row++) {
-                const char *path;
-                if (row->kind != PEN_PROP_STRING || !(row->flags & touches))
-                    continue;
-                memcpy(&path, (const char *)node->params + row->offset,
-                       sizeof(path));
-                if (!path || !*path)
-                    continue;
-                if (pass)
-                    plan->paths[count] = path;
-                count++;
-            }
-        }
-        if (pass == 0) {
-            plan->paths = stk_arena_alloc(
-                &plan->arena, ((size_t)count + 1) * sizeof(*plan->paths));
-            if (!plan->paths)
-                return no_memory(err);
-            continue;
-        }
-        qsort(plan->paths, count, sizeof(*plan->paths), by_text);
-        for (uint32_t i = 0; i < count; i++)
-            if (i == 0 || strcmp(plan->paths[i], plan->paths[i - 1]) != 0)
-                plan->paths[plan->path_count++] = plan->paths[i];
+    const size_t count = find_paths(plan, NULL);
+    struct touched *list = calloc(count + 1, sizeof(*list));
+    plan->paths =
+        stk_arena_alloc(&plan->arena, (count + 1) * sizeof(*plan->paths));
+    plan->path_flags =
+        stk_arena_alloc(&plan->arena, (count + 1) * sizeof(*plan->path_flags));
+    if (!list || !plan->paths || !plan->path_flags) {
+        free(list);
+        return no_memory(err);
     }
+    find_paths(plan, list);
+    qsort(list, count, sizeof(*list), by_path);
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || strcmp(list[i].path, list[i - 1].path) != 0)
+            plan->paths[plan->path_count++] = list[i].path;
+        plan->path_flags[plan->path_count - 1] |= list[i].flags;
+    }
+    free(list);
     return PEN_OK;
 }
 

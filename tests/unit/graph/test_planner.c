@@ -853,7 +853,7 @@ PEN_TEST(touched_paths_are_sorted_and_told_once)
     assert_string_equal(w.plan->paths[0], "/dev/null");
     assert_string_equal(w.plan->paths[1], "a.raw");
     char *text = pen_plan_text(w.plan);
-    assert_non_null(strstr(text, "reads /dev/null, writes a.raw"));
+    assert_non_null(strstr(text, "reads /dev/null; writes a.raw"));
     pen_free(text);
     world_finish(&w);
 }

@@ -1,0 +1,126 @@
+// Plans as text: every pipeline of plans/ against ref/plan_NAME.txt, with the
+// issues in front. NAME@PROFILE is planned with that profile. After a wanted
+// change,
+//
+//     PENSTOCK_TEST_UPDATE=1 meson test -C build plans
+//
+// writes the references anew; the diff is the change to be looked at.
+
+#include <dirent.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <penstock/penstock.h>
+
+#include "pen_test.h"
+
+enum { MIN_PLANS = 24, MAX_TEXT = 1 << 16 };
+
+static void add(char *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void add(char *text, const char *format, ...)
+{
+    const size_t length = strlen(text);
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(text + length, MAX_TEXT - length, format, args);
+    va_end(args);
+    assert_true(n >= 0 && (size_t)n < MAX_TEXT - length);
+}
+
+// What planning a file has to say, on a machine of a given size.
+static void plan_text(const struct pen_registry *registry, const char *path,
+                      const char *profile_name, char *text)
+{
+    struct pen_error err = { 0 };
+    struct pen_issues *issues = pen_issues_create();
+    struct pen_description *desc = NULL;
+    struct pen_plan *plan = NULL;
+    const struct pen_profile *builtin = pen_profile_builtin(profile_name);
+    assert_non_null(builtin);
+    struct pen_profile profile = *builtin;
+    profile.host_memory = (uint64_t)16 << 30;
+    profile.cuda_memory = (uint64_t)8 << 30;
+    const struct pen_plan_params params = { .profile = &profile };
+
+    text[0] = '\0';
+    if (pen_description_load(path, &desc, issues, &err) != PEN_OK)
+        fail_msg("%s: %s", path, err.text);
+    const enum pen_status st =
+        pen_plan_create(desc, registry, &params, &plan, issues, &err);
+    const struct pen_issue *is;
+    for (size_t i = 0; (is = pen_issues_get(issues, i)); i++) {
+        add(text, "%s %s %d:%d %s: %s\n", pen_severity_name(is->severity),
+            is->code, is->line, is->column, is->pointer, is->message);
+        if (is->suggestion[0])
+            add(text, "    %s\n", is->suggestion);
+    }
+    if (st != PEN_OK)
+        add(text, "refused: %s\n", pen_status_name(st));
+    char *printed = plan ? pen_plan_text(plan) : NULL;
+    assert_true((st == PEN_OK) == (printed != NULL));
+    if (printed)
+        add(text, "%s", printed);
+    pen_free(printed);
+    pen_plan_destroy(&plan);
+    pen_description_destroy(&desc);
+    pen_issues_destroy(&issues);
+}
+
+static bool check(const char *name, const char *text)
+{
+    char path[512];
+    size_t bytes;
+    snprintf(path, sizeof(path), "ref/plan_%s.txt", name);
+    if (getenv("PENSTOCK_TEST_UPDATE")) {
+        pen_test_write_file(path, text, strlen(text));
+        return true;
+    }
+    if (access(path, R_OK) != 0) {
+        print_error("%s is missing\n", path);
+        return false;
+    }
+    char *wanted = pen_test_read_file(path, &bytes);
+    const bool same = bytes == strlen(text) && !memcmp(wanted, text, bytes);
+    if (!same)
+        print_error("--- %s\n%.*s\n+++ now\n%s\n", path, (int)bytes, wanted,
+                    text);
+    free(wanted);
+    return same;
+}
+
+static int is_json(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot && !strcmp(dot, ".json");
+}
+
+PEN_TEST(plans_are_those_that_were_looked_at)
+{
+    static char text[MAX_TEXT];
+    char folder[1024];
+    struct dirent **files;
+    struct pen_registry *registry = NULL;
+    struct pen_error err = { 0 };
+    snprintf(folder, sizeof(folder), "%s/tests/golden", pen_test_source());
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(pen_registry_create(&registry, &err), PEN_OK);
+    const int count = scandir("plans", &files, is_json, alphasort);
+    assert_true(count >= MIN_PLANS);
+    unsigned differ = 0;
+    for (int i = 0; i < count; i++) {
+        char path[512], name[256];
+        snprintf(path, sizeof(path), "plans/%s", files[i]->d_name);
+        snprintf(name, sizeof(name), "%.*s",
+                 (int)strcspn(files[i]->d_name, "."), files[i]->d_name);
+        const char *at = strchr(name, '@');
+        plan_text(registry, path, at ? at + 1 : "generic-cuda", text);
+        differ += !check(name, text);
+        free(files[i]);
+    }
+    free(files);
+    pen_registry_destroy(&registry);
+    assert_int_equal(differ, 0);
+}
+
+PEN_TEST_MAIN(PEN_CASE(plans_are_those_that_were_looked_at))
