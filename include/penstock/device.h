@@ -39,8 +39,10 @@ struct pen_device_info {
 // failure *out is NULL and nothing stays retained.
 // Errors: PEN_E_NODRIVER  library missing or without a needed function, no
 //                         device, insufficient driver; the text says what is
-//                         missing and the usual repair. native: CUresult, or
-//                         0 when the library could not be opened
+//                         missing and the usual repair. native: 0 only if
+//                         there is no such library; else a CUresult, which is
+//                         303 for one that is there but cannot be loaded and
+//                         302 for one that lacks a function
 //         PEN_E_ARG       selector is none of the above
 //         PEN_E_DRIVER, PEN_E_DEVMEM, PEN_E_NOMEM
 // Thread: setup. Blocks while the driver starts.

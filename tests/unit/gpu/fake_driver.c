@@ -105,3 +105,52 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
     fake.releases++;
     return device >= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
+
+static _Thread_local CUcontext stack[8];
+static _Thread_local unsigned depth;
+
+CUresult cuCtxGetCurrent(CUcontext *ctx)
+{
+    *ctx = depth ? stack[depth - 1] : NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext ctx)
+{
+    if (depth == sizeof(stack) / sizeof(stack[0]))
+        return CUDA_ERROR_INVALID_VALUE;
+    stack[depth++] = ctx;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *ctx)
+{
+    if (depth == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *ctx = stack[--depth];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    fake.image = image;
+    fake.loads += fake.loaded == 0;
+    *module = (CUmodule)(uintptr_t)image;
+    return (CUresult)fake.loaded;
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+    fake.unloads++;
+    return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
+                             const char *name)
+{
+    *function = (CUfunction)(uintptr_t)name;
+    if (!module)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return fake.absent && strcmp(name, fake.absent) == 0 ? CUDA_ERROR_NOT_FOUND
+                                                         : CUDA_SUCCESS;
+}

@@ -393,6 +393,106 @@ PEN_TEST(a_failed_call_names_itself_and_a_sticky_one_is_the_last)
     assert_int_equal(fake->releases, 1);
 }
 
+// --- kernels ----------------------------------------------------------------
+
+static const char a_ptx[] = "ptx", a_fatbin[] = "fatbin";
+static const struct pen_kernel_entry two_entries[] = {
+    { "first", 8, NULL, NULL },
+    { "second", 16, NULL, NULL },
+};
+
+static struct pen_kernel_image image_of(const char *ptx, const void *fatbin)
+{
+    return (struct pen_kernel_image){
+        .magic = PEN_KERNEL_MAGIC,
+        .abi = PEN_KERNEL_ABI,
+        .count = 2,
+        .name = "two",
+        .ptx = ptx,
+        .fatbin = fatbin,
+        .entries = two_entries,
+    };
+}
+
+PEN_TEST(a_driver_is_given_the_fatbin_then_the_ptx_never_the_table)
+{
+    static const struct {
+        const char *prefer, *ptx, *fatbin, *loaded;
+    } cases[] = {
+        { NULL, a_ptx, a_fatbin, a_fatbin },
+        { NULL, a_ptx, NULL, a_ptx },
+        { NULL, NULL, a_fatbin, a_fatbin },
+        { NULL, NULL, NULL, NULL },
+        { "fatbin", a_ptx, a_fatbin, a_fatbin },
+        { "ptx", a_ptx, a_fatbin, a_ptx },
+        { "ptx", NULL, a_fatbin, a_fatbin },
+    };
+    struct fake *fake = fake_reset();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct pen_kernel_image image =
+            image_of(cases[i].ptx, cases[i].fatbin);
+        struct pen_device *dev;
+        struct stk_kernels *k;
+        struct pen_error err;
+        assert_int_equal(
+            open_with(fake_path("libfake-driver.so"), "0", &dev, &err), PEN_OK);
+        stk_kernels_prefer(dev, cases[i].prefer);
+        fake->image = NULL;
+        const enum pen_status st = stk_kernels_load(dev, &image, &k, &err);
+        assert_ptr_equal(fake->image, cases[i].loaded);
+        if (cases[i].loaded) {
+            assert_int_equal(st, PEN_OK);
+            assert_ptr_equal(stk_kernels_find(dev, &image), k);
+        } else {
+            assert_int_equal(st, PEN_E_UNSUPPORTED);
+            assert_non_null(strstr(err.text, "emulated device only"));
+            assert_null(stk_kernels_find(dev, &image));
+        }
+        pen_device_close(&dev);
+        assert_int_equal(fake->loads, fake->unloads);
+    }
+}
+
+PEN_TEST(an_image_that_the_driver_refuses_is_named_with_its_binary)
+{
+    static const struct {
+        int result;
+        const char *repair;
+    } cases[] = {
+        { CUDA_ERROR_NO_BINARY_FOR_GPU, "not built for this device" },
+        { CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "newer than the driver" },
+        { CUDA_ERROR_JIT_COMPILER_NOT_FOUND, "libnvidia-ptxjitcompiler" },
+        { CUDA_ERROR_INVALID_PTX, "cuModuleLoadData" },
+    };
+    struct fake *fake = fake_reset();
+    const struct pen_kernel_image image = image_of(a_ptx, NULL);
+    struct pen_device *dev;
+    struct stk_kernels *k;
+    struct pen_error err;
+    assert_int_equal(open_with(fake_path("libfake-driver.so"), "0", &dev, &err),
+                     PEN_OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        fake->loaded = cases[i].result;
+        assert_int_equal(stk_kernels_load(dev, &image, &k, &err), PEN_E_DRIVER);
+        assert_null(k);
+        assert_int_equal(err.native, cases[i].result);
+        assert_string_equal(err.where, "kernels two (ptx)");
+        assert_non_null(strstr(err.text, cases[i].repair));
+    }
+    fake->loaded = 0;
+    fake->absent = "second";
+    assert_int_equal(stk_kernels_load(dev, &image, &k, &err), PEN_E_DRIVER);
+    assert_int_equal(err.native, CUDA_ERROR_NOT_FOUND);
+    assert_string_equal(err.where, "kernels two (ptx) second");
+    assert_non_null(strstr(err.text, "cuModuleGetFunction"));
+    assert_int_equal(fake->unloads, 1);
+    assert_null(stk_kernels_find(dev, &image));
+    pen_device_close(&dev);
+    assert_int_equal(fake->unloads, 1);
+}
+
+// --- logging ----------------------------------------------------------------
+
 struct lines {
     unsigned warnings, others;
     char last[600];
@@ -453,4 +553,6 @@ PEN_TEST_MAIN(
     PEN_CASE(an_emulator_that_is_named_is_the_only_one_tried),
     PEN_CASE(results_are_classed_by_what_is_left_of_the_context),
     PEN_CASE(a_failed_call_names_itself_and_a_sticky_one_is_the_last),
+    PEN_CASE(a_driver_is_given_the_fatbin_then_the_ptx_never_the_table),
+    PEN_CASE(an_image_that_the_driver_refuses_is_named_with_its_binary),
     PEN_CASE(a_failed_release_is_logged_once_the_device_is_lost_no_more))
