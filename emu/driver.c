@@ -115,6 +115,7 @@ CUresult emu_cuInit(unsigned int flags)
         return MISUSE(cuInit, CUDA_ERROR_INVALID_VALUE, "flags must be 0");
     if (!emu.started)
         emu_read_environment();
+    emu.cpu_v3 = emu_cpu_v3();
     if (!emu.device_count)
         return CUDA_ERROR_NO_DEVICE;
     emu.started = true;
@@ -1183,8 +1184,8 @@ CUresult emu_cuLaunchKernel(CUfunction function, unsigned int grid_x,
     if (entry->args_size)
         memcpy(op->args, params[0], entry->args_size);
     op->kernel = entry->name;
-    op->run = entry->host_v3 && !emu.base_cpu && emu_cpu_v3() ? entry->host_v3
-                                                              : entry->host;
+    op->run = entry->host_v3 && !emu.base_cpu && emu.cpu_v3 ? entry->host_v3
+                                                            : entry->host;
     op->grid[0] = grid_x;
     op->grid[1] = grid_y;
     op->grid[2] = grid_z;

@@ -161,6 +161,7 @@ struct emu_state {
     uint64_t memory;
     int device_count;
     bool base_cpu, check, print;
+    bool cpu_v3;  // what emu_cpu_v3() said at cuInit()
     bool mode_set, memory_set, devices_set, cpu_set, check_set;
 
     struct emu_device device[EMU_MAX_DEVICES];
