@@ -123,10 +123,11 @@ enum {
     BOX_HEIGHT = 44,
     BEND_WIDTH = 28,
     GAP = 28,
-    LAYER_GAP = 66,
+    LAYER_GAP = 76,
     MARGIN = 24,
     HEAD = 84,
     SWEEPS = 12,
+    LABEL_CHARS = 40,
 };
 
 // A box, or a point where a long edge passes a layer.
@@ -509,13 +510,21 @@ static void svg_label(struct stk_text *t, const struct drawing *d, uint32_t i)
                             : top_of(to->layer) - 32;
     char first[256], second[256];
     edge_lines(plan, e, first, second, sizeof(first));
+    // A light ground lifts the words off the line that they stand on.
+    size_t longest =
+        strlen(first) > strlen(second) ? strlen(first) : strlen(second);
+    if (longest > LABEL_CHARS)
+        longest = LABEL_CHARS + 3;
+    const int width = 8 + (int)longest * 11 / 2;
     stk_text_addf(t,
+                  "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"27\" "
+                  "rx=\"3\" fill=\"#ffffff\" fill-opacity=\"0.9\"/>"
                   "<text class=\"label\" x=\"%d\" y=\"%d\" fill=\"%s\">"
                   "<tspan x=\"%d\">",
-                  x, y, colours[e->mem].line, x);
-    xml(t, first, 40);
+                  x - width / 2, y - 10, width, x, y, colours[e->mem].line, x);
+    xml(t, first, LABEL_CHARS);
     stk_text_addf(t, "</tspan><tspan x=\"%d\" dy=\"13\">", x);
-    xml(t, second, 40);
+    xml(t, second, LABEL_CHARS);
     stk_text_add(t, "</tspan></text>\n");
 }
 
@@ -561,17 +570,17 @@ char *pen_plan_svg(const struct pen_plan *plan)
     const int height = top_of(d.layers) - LAYER_GAP + MARGIN;
     for (uint32_t s = 0; s < d.spot_count; s++)
         d.spots[s].x += (width - d.width) / 2;
-    stk_text_addf(&t,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
-                  "height=\"%d\" viewBox=\"0 0 %d %d\">\n"
-                  "<style>text{font-family:sans-serif;font-size:11px;"
-                  "text-anchor:middle}.id{font-size:13px;font-weight:bold}"
-                  ".label{font-size:10px;paint-order:stroke;stroke:#ffffff;"
-                  "stroke-width:4px}.title{font-size:17px;font-weight:bold;"
-                  "text-anchor:start}.legend{text-anchor:start}</style>\n"
-                  "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n"
-                  "<defs>\n",
-                  width, height, width, height);
+    stk_text_addf(
+        &t,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+        "height=\"%d\" viewBox=\"0 0 %d %d\">\n"
+        "<style>text{font-family:sans-serif;font-size:11px;"
+        "text-anchor:middle}.id{font-size:13px;font-weight:bold}"
+        ".label{font-size:10px}.title{font-size:17px;font-weight:bold;"
+        "text-anchor:start}.legend{text-anchor:start}</style>\n"
+        "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n"
+        "<defs>\n",
+        width, height, width, height);
     for (unsigned m = 0; m < PEN_MEM_COUNT; m++)
         stk_text_addf(&t,
                       "<marker id=\"m%u\" viewBox=\"0 0 8 8\" refX=\"2\" "
