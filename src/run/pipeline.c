@@ -88,11 +88,23 @@ static void locate(struct pen_error *out, const struct pen_module *m,
         memcpy(out->text + sizeof(out->text) - 4, "...", 4);
 }
 
+// Who finds the device lost seldom knows by what.
+static void add_cause(struct pen_pipeline *p, struct pen_error *err)
+{
+    struct pen_error cause = { 0 };
+    STK_SCOPE scope = { 0 };
+    if (err->status == PEN_E_LOST && !err->native && p->device &&
+        stk_scope_enter(&scope, p->device, &cause) < 0)
+        *err = cause;
+}
+
 enum pen_status stk_pipeline_error(struct pen_pipeline *p,
                                    const struct pen_module *m,
                                    const uint64_t *frame, bool fatal,
-                                   const struct pen_error *err)
+                                   const struct pen_error *error)
 {
+    struct pen_error copy = *error, *err = &copy;
+    add_cause(p, err);
     pthread_mutex_lock(&p->error_lock);
     // After the first fatal error the others only follow from it.
     const bool follows = atomic_load(&p->failed);

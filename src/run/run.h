@@ -249,11 +249,11 @@ void stk_module_reclaim(struct pen_module *m);
 // --- pipeline.c -------------------------------------------------------------
 
 // Note an error. `frame` NULL: of no frame. A fatal one ends the run: every
-// actor lets go of what it has. Returns err->status. Thread: any.
+// actor lets go of what it has. Returns the status of the error. Thread: any.
 enum pen_status stk_pipeline_error(struct pen_pipeline *p,
                                    const struct pen_module *m,
                                    const uint64_t *frame, bool fatal,
-                                   const struct pen_error *err);
+                                   const struct pen_error *error);
 // Make the plan hold `caps` for an output, and the pools that follow from it.
 PEN_NODISCARD enum pen_status
 stk_pipeline_settle(struct pen_pipeline *p, struct pen_module *m, uint32_t pin,
