@@ -145,16 +145,18 @@ PEN_TEST(what_is_unknown_is_null_in_json)
 {
     struct world w;
     world_plan(
-        &w, PIPE(MOD("s", "Source",
-                     "'formats': 'RGB|MONO', 'width': 0, "
-                     "'height': 0") "," MOD("t", "Source",
-                                            RGB) "," MOD("k", "Sink",
-                                                         CUDA
-                                                         "'formats': "
-                                                         "'RGB|MONO'") "," MOD("l",
-                                                                               "Sink",
-                                                                               RGB),
-                 TO("s", "k") "," TO("t", "l")));
+        &w,
+        PIPE(MOD("s", "Source",
+                 "'formats': 'RGB|MONO', 'width': 0, "
+                 "'height': 0") "," MOD("t", "Source",
+                                        RGB) "," MOD("k", "Sink",
+                                                     CUDA
+                                                     "'formats': "
+                                                     "'RGB|MONO'") "," MOD("l",
+                                                                           "Sin"
+                                                                           "k",
+                                                                           RGB),
+             TO("s", "k") "," TO("t", "l")));
     json_t *root = json_of(&w);
     assert_true(json_is_true(json_object_get(root, "provisional")));
     const json_t *edge = member(root, "connections", 0);
@@ -205,15 +207,16 @@ PEN_TEST(touched_things_are_told_by_their_kind)
                 RGB
                 ", 'path': '/dev/null', 'target': "
                 "'rtsp://me:secret@cam.example:554/live'") "," MOD("k", "Sink",
-                                                                   RGB ", "
-                                                                       "'target"
-                                                                       "': "
-                                                                       "'out."
-                                                                       "raw'") "," MOD("l",
-                                                                                       "Sink",
-                                                                                       RGB
-                                                                                       ", 'target': "
-                                                                                       "'http://[::1]:80/'"),
+                                                                   RGB
+                                                                   ", "
+                                                                   "'target"
+                                                                   "': "
+                                                                   "'out."
+                                                                   "raw'") "," MOD("l",
+                                                                                   "Sink",
+                                                                                   RGB
+                                                                                   ", 'target': "
+                                                                                   "'http://[::1]:80/'"),
             TO("s", "k") "," TO("s", "l")));
     json_t *root = json_of(&w);
     const json_t *touches = json_object_get(root, "touches");
@@ -352,6 +355,25 @@ PEN_TEST(drawings_are_well_formed_whatever_the_names)
     world_finish(&w);
 }
 
+PEN_TEST(names_cannot_steer_a_terminal)
+{
+    struct world w;
+    world_plan(&w, "{ 'pipeline': { 'name': 'x\\u001b[2J' }, 'modules': {"
+                   "'a\\u001b[31m\\n\\u009b1m\\u007f': { 'type': 'Source' },"
+                   "'k\\u0007': { 'type': 'Sink', 'props': { 'mem': "
+                   "'CUDA_DEVICE', 'target': 'p\\u001b]0;t' } } },"
+                   "'connections': [ { 'from': "
+                   "'a\\u001b[31m\\n\\u009b1m\\u007f', 'to': 'k\\u0007' } ] }");
+    char *text = pen_plan_text(w.plan);
+    for (const char *c = text; *c; c++) {
+        assert_true((unsigned char)*c >= 0x20 || *c == '\n');
+        assert_true(*c != 0x7f && (unsigned char)*c != 0xc2);
+    }
+    assert_non_null(strstr(text, "a?[31m??1m?"));
+    pen_free(text);
+    world_finish(&w);
+}
+
 PEN_TEST(every_module_and_edge_is_drawn)
 {
     struct world w;
@@ -384,4 +406,5 @@ PEN_TEST_MAIN(PEN_CASE(json_has_the_promised_keys_and_no_others),
               PEN_CASE(a_join_is_drawn_once_below_its_last_branch),
               PEN_CASE(deep_fan_outs_stay_on_the_page),
               PEN_CASE(drawings_are_well_formed_whatever_the_names),
+              PEN_CASE(names_cannot_steer_a_terminal),
               PEN_CASE(every_module_and_edge_is_drawn))
