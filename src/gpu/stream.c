@@ -94,7 +94,11 @@ enum pen_status stk_stream_create(struct pen_device *dev, const char *owner,
     pthread_cond_init(&s->changed, NULL);
     pthread_cond_init(&s->progress, NULL);
 
-    const enum pen_status status = create_objects(s, err);
+    enum pen_status status = PEN_E_NOMEM;
+    if (stk_wait_reserve(&s->store))
+        status = create_objects(s, err);
+    else
+        pen_error_set(err, status, 0, owner, "no memory for a stream");
     if (status != PEN_OK) {
         stk_stream_destroy(&s);
         return status;

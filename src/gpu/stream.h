@@ -52,7 +52,9 @@ PEN_NODISCARD enum pen_status stk_stream_wait(struct stk_stream *stream,
 
 // Call `done` when `point` is reached (at once, on this thread, if it is).
 // One reaper thread per stream waits on the device for the points somebody
-// asked for. `done` is called with no lock held. Thread: any.
+// asked for, lowest first; who asks for a lower one while it waits is called
+// after that wait. `done` is called with no lock held. Points of a lost device
+// count as reached. Thread: any.
 PEN_NODISCARD enum pen_status stk_point_when(struct stk_point point,
                                              void (*done)(void *cookie),
                                              void *cookie,

@@ -3,25 +3,31 @@
 #include <signal.h>
 #include <stdlib.h>
 
-// As many waiters as a stream has points: one chunk is all most streams need.
-enum { CHUNK = 64 };
+// As many as wait for a stream's points, and as many again that are just being
+// called: one chunk is all that most streams ever need.
+enum { CHUNK = 128 };
 
 struct stk_wait_chunk {
     struct stk_wait_chunk *next;
     struct stk_wait waits[CHUNK];
 };
 
+bool stk_wait_reserve(struct stk_wait_store *store)
+{
+    struct stk_wait_chunk *chunk = calloc(1, sizeof(*chunk));
+    if (!chunk)
+        return false;
+    chunk->next = store->chunks;
+    store->chunks = chunk;
+    for (unsigned i = 0; i < CHUNK; i++)
+        stk_wait_give(store, &chunk->waits[i]);
+    return true;
+}
+
 struct stk_wait *stk_wait_take(struct stk_wait_store *store)
 {
-    if (!store->free) {
-        struct stk_wait_chunk *chunk = calloc(1, sizeof(*chunk));
-        if (!chunk)
-            return NULL;
-        chunk->next = store->chunks;
-        store->chunks = chunk;
-        for (unsigned i = 0; i < CHUNK; i++)
-            stk_wait_give(store, &chunk->waits[i]);
-    }
+    if (!store->free && !stk_wait_reserve(store))
+        return NULL;
     struct stk_wait *wait = store->free;
     store->free = wait->next;
     wait->next = NULL;

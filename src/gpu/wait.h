@@ -21,8 +21,9 @@ struct stk_wait_store {
     struct stk_wait *free;
     struct stk_wait_chunk *chunks;
 };
-struct stk_wait *
-stk_wait_take(struct stk_wait_store *store);  // NULL: no memory
+// Have some ready; NULL and false: no memory.
+bool stk_wait_reserve(struct stk_wait_store *store);
+struct stk_wait *stk_wait_take(struct stk_wait_store *store);
 void stk_wait_give(struct stk_wait_store *store, struct stk_wait *wait);
 void stk_wait_finish(struct stk_wait_store *store);
 

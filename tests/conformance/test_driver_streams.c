@@ -8,6 +8,38 @@
 
 enum { WORDS = 1024, BYTES = WORDS * 4 };
 
+// --- a hand on the reaper ---------------------------------------------------
+
+// What to do to the reaper where it has chosen an event and does not yet wait
+// for it: stop it there, or have it open a gate.
+static _Atomic bool stall_reaper;
+static sem_t stalled, go_on;
+static struct gate *_Atomic reaper_opens;
+
+enum pen_status __real_stk_scope_enter(struct stk_scope *scope,
+                                       struct pen_device *dev,
+                                       struct pen_error *err);
+enum pen_status __wrap_stk_scope_enter(struct stk_scope *scope,
+                                       struct pen_device *dev,
+                                       struct pen_error *err);
+enum pen_status __wrap_stk_scope_enter(struct stk_scope *scope,
+                                       struct pen_device *dev,
+                                       struct pen_error *err)
+{
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    if (strcmp(name, "pen-reaper") == 0) {
+        if (reaper_opens)
+            gate_open(reaper_opens);
+        if (stall_reaper) {
+            stall_reaper = false;
+            sem_post(&stalled);
+            sem_wait(&go_on);
+        }
+    }
+    return __real_stk_scope_enter(scope, dev, err);
+}
+
 // --- order ------------------------------------------------------------------
 
 static void one_stream_in_order(struct fixture *f)
@@ -283,6 +315,35 @@ PEN_TEST(run_ahead_is_bounded_and_tells_what_to_wait_for)
     fixture_all_modes(run_ahead);
 }
 
+static void blocking_is_counted(struct fixture *f)
+{
+    struct stk_stream *s = fixture_stream(f, "s");
+    struct gate gate;
+    gate_create(f, &gate);
+    assert_ptr_equal(stk_stream_device(s), f->dev);
+    assert_true(stk_stream_handle(s) != 0);
+
+    const struct stk_point early = fixture_record(f, s);
+    FIXTURE_OK(stk_point_wait(early, &err));
+    gate_queue(f, &gate, s);
+    const struct stk_point late = fixture_record(f, s);
+    stk_thread_must_not_block(true);
+    FIXTURE_OK(stk_point_wait(early, &err));
+    assert_int_equal(stk_device_blocked(f->dev), 0);
+    reaper_opens = &gate;
+    FIXTURE_OK(stk_point_wait(late, &err));
+    reaper_opens = NULL;
+    stk_thread_must_not_block(false);
+    assert_int_equal(stk_device_blocked(f->dev), 1);
+    stk_stream_destroy(&s);
+    gate_free(f, &gate);
+}
+
+PEN_TEST(a_thread_that_must_not_block_is_counted_when_it_does)
+{
+    fixture_all_modes(blocking_is_counted);
+}
+
 // --- being called -----------------------------------------------------------
 
 struct order {
@@ -418,32 +479,6 @@ static void calls_without_lock(struct fixture *f)
 PEN_TEST(no_lock_is_held_during_a_call)
 {
     fixture_all_modes(calls_without_lock);
-}
-
-// Stops the reaper where it has chosen an event and does not yet wait for it.
-static _Atomic bool stall_reaper;
-static sem_t stalled, go_on;
-
-enum pen_status __real_stk_scope_enter(struct stk_scope *scope,
-                                       struct pen_device *dev,
-                                       struct pen_error *err);
-enum pen_status __wrap_stk_scope_enter(struct stk_scope *scope,
-                                       struct pen_device *dev,
-                                       struct pen_error *err);
-enum pen_status __wrap_stk_scope_enter(struct stk_scope *scope,
-                                       struct pen_device *dev,
-                                       struct pen_error *err)
-{
-    char name[16] = "";
-    if (stall_reaper) {
-        pthread_getname_np(pthread_self(), name, sizeof(name));
-        if (strcmp(name, "pen-reaper") == 0) {
-            stall_reaper = false;
-            sem_post(&stalled);
-            sem_wait(&go_on);
-        }
-    }
-    return __real_stk_scope_enter(scope, dev, err);
 }
 
 // The event of a point that the reaper waits on must not be recorded again
@@ -692,6 +727,7 @@ PEN_TEST_MAIN(
     PEN_CASE(a_wait_that_is_not_needed_is_not_queued),
     PEN_CASE(points_are_reached_in_order_and_not_before_their_work),
     PEN_CASE(run_ahead_is_bounded_and_tells_what_to_wait_for),
+    PEN_CASE(a_thread_that_must_not_block_is_counted_when_it_does),
     PEN_CASE(whoever_waits_is_called_in_the_order_of_the_points),
     PEN_CASE(for_a_point_that_is_reached_the_caller_is_called_at_once),
     PEN_CASE(no_lock_is_held_during_a_call),

@@ -155,6 +155,18 @@ PEN_TEST(contexts_left_on_top_are_taken_off)
             }
         }
     }
+    // Ours and what lay below are taken off: that is put back.
+    CUcontext popped;
+    assert_int_equal(f.dev->cu.cuCtxPushCurrent(other), 0);
+    {
+        STK_SCOPE scope = { 0 };
+        FIXTURE_OK(stk_scope_enter(&scope, f.dev, &err));
+        assert_int_equal(f.dev->cu.cuCtxPopCurrent(&popped), 0);
+        assert_int_equal(f.dev->cu.cuCtxPopCurrent(&popped), 0);
+    }
+    assert_ptr_equal(current(f.dev), other);
+    assert_int_equal(f.dev->cu.cuCtxPopCurrent(&popped), 0);
+    assert_null(current(f.dev));
     assert_int_equal(f.dev->cu.cuDevicePrimaryCtxRelease(1), 0);
     fixture_close(&f);
     emu->penemu_reset();
