@@ -93,13 +93,18 @@ void stk_scope_leave(struct stk_scope *scope)
         return;
     scope->dev = NULL;
 
-    CUcontext top = NULL;
+    // Where the driver does not answer, what it was asked for keeps the value
+    // that speaks for the caller: a failure is nobody's disturbance.
+    CUcontext top = dev->context;
     STK_CU_END(dev, cuCtxGetCurrent(&top));
-    bool as_found = top == dev->context;
+    bool as_found = top == dev->context, answered = true;
     if (scope->before != dev->context) {
         if (as_found) {
             // Ours may have been pushed once more: what lies below tells.
-            STK_CU_END(dev, cuCtxPopCurrent(&top));
+            CUcontext popped = NULL;
+            STK_CU_END(dev, cuCtxPopCurrent(&popped));
+            answered = popped != NULL;
+            top = scope->before;
             STK_CU_END(dev, cuCtxGetCurrent(&top));
             as_found = top == scope->before;
         }
@@ -107,7 +112,7 @@ void stk_scope_leave(struct stk_scope *scope)
             restore(dev, scope->before);
     }
     // An inner scope pushed nothing and leaves repair to the outer one.
-    if (!as_found)
+    if (!as_found && answered)
         atomic_fetch_add_explicit(&dev->disturbed, 1, memory_order_relaxed);
 }
 

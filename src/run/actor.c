@@ -586,6 +586,7 @@ static void fired(struct pen_module *m)
     atomic_store(&m->park, STK_PARK_NONE);
     m->outcome = STK_OUT_FRAMES;
     m->stage = outcome == STK_OUT_END ? STK_STAGE_ENDING : STK_STAGE_FREE;
+    m->sated = outcome == STK_OUT_END;
     if (outcome == STK_OUT_GAP)
         put_gap(m, index);
     if (outcome == STK_OUT_GAP || outcome == STK_OUT_FRAMES)
@@ -685,7 +686,7 @@ static enum pen_status step_reserved(struct pen_module *m,
 
 static enum pen_status step_ending(struct pen_module *m, struct pen_error *err)
 {
-    if (m->cls->ops.drain && !m->ended_early) {
+    if (m->cls->ops.drain) {
         const int64_t since = begin_call(m, "drain");
         enum pen_status st = m->cls->ops.drain(m, err);
         end_call(m, since);
@@ -698,8 +699,8 @@ static enum pen_status step_ending(struct pen_module *m, struct pen_error *err)
             stk_pipeline_error(m->pipeline, m, NULL, false, err);
     }
     put_eos(m);
-    // A module that wants no more still has to take what comes.
-    m->ended_early = true;
+    // What still comes has to be taken, or its producer would be stuck.
+    m->closed = true;
     m->stage = STK_STAGE_FREE;
     return PEN_OK;
 }
@@ -754,7 +755,7 @@ enum gathered { GATHER_NONE, GATHER_FRAMES, GATHER_OVER, GATHER_PASSED };
 static enum gathered gather_source(struct pen_module *m)
 {
     struct pen_pipeline *p = m->pipeline;
-    if (m->ended_early)
+    if (m->closed)
         return GATHER_OVER;
     m->io.index = m->next_index;
     if (atomic_load(&p->draining) ||
@@ -794,7 +795,7 @@ static enum gathered take_inputs(struct pen_module *m, bool discard)
         m->stage = STK_STAGE_HELD;
         return GATHER_FRAMES;
     }
-    if (!m->ended_early)
+    if (!m->sated)
         atomic_fetch_add(&m->drops, frames);
     const uint64_t index = io->index;
     clear_io(io);
@@ -822,12 +823,18 @@ static enum gathered gather(struct pen_module *m)
         }
     }
     if (ended == m->in_links) {
-        if (m->ended_early)
+        if (m->closed)
             return GATHER_OVER;
         m->stage = STK_STAGE_ENDING;
         return GATHER_FRAMES;
     }
-    if (ended || m->ended_early)
+    // No pair will be complete any more. That is told downstream at once: who
+    // waits for it there may be what the other inputs are held back by.
+    if (ended && !m->closed) {
+        m->stage = STK_STAGE_ENDING;
+        return GATHER_FRAMES;
+    }
+    if (m->closed)
         return take_inputs(m, true);
     if (!has_places(m))
         return GATHER_NONE;
@@ -840,7 +847,7 @@ static bool may_go_on(const struct pen_module *m)
 {
     const struct pen_pipeline *p = m->pipeline;
     if (is_source(m))
-        return m->ended_early || atomic_load(&p->draining) ||
+        return m->closed || atomic_load(&p->draining) ||
                (p->frame_limit && m->next_index >= p->frame_limit) ||
                has_places(m);
     for (unsigned i = 0; i < m->inputs; i++) {

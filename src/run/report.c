@@ -443,6 +443,13 @@ static json_t *json_errors(struct pen_pipeline *p)
     return list;
 }
 
+// json_dumps() leaves out what it had no memory for and says nothing.
+static int add_piece(const char *piece, size_t size, void *text)
+{
+    stk_text_add_n(text, piece, size);
+    return 0;
+}
+
 char *pen_pipeline_report_json(const struct pen_pipeline *pipeline)
 {
     struct pen_pipeline *p = unconst(pipeline);
@@ -476,7 +483,9 @@ char *pen_pipeline_report_json(const struct pen_pipeline *pipeline)
         modules, "edges", edges, "transfers", transfers, "memory",
         json_memory(&s), "cuda", cuda, "leaks", json_leaks(p), "errors",
         json_errors(p));
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    struct stk_text text = { 0 };
+    if (!root || json_dump_callback(root, add_piece, &text, JSON_INDENT(2)))
+        text.failed = true;
     json_decref(root);
-    return text;
+    return stk_text_take(&text);
 }

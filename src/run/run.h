@@ -123,7 +123,10 @@ struct pen_module {
     const char *id;
     const void *params;
     void *state;
-    bool cuda, opened, ended_early;
+    bool cuda, opened;
+    bool closed;  // the end of the stream was put
+    bool sated;   // the module said it wants no more
+
     struct stk_link *in[PEN_MAX_PINS];  // NULL: not connected
     struct stk_out_pin out[PEN_MAX_PINS];
     uint32_t inputs, outputs, in_links, out_links;

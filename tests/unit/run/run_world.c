@@ -213,9 +213,11 @@ static enum pen_status note_open(struct pen_module *m, struct pen_error *err)
 {
     struct state *st = pen_module_state(m);
     atomic_fetch_add(&world.opened, 1);
-    if (pen_module_stream(m))
-        world.streams[atomic_fetch_add(&world.stream_count, 1)] =
-            pen_module_stream(m);
+    if (pen_module_stream(m)) {
+        const uint32_t n = atomic_fetch_add(&world.stream_count, 1);
+        if (n < WORLD_STREAMS)
+            world.streams[n] = pen_module_stream(m);
+    }
     PEN_TRY(pen_module_alloc(m, 100, &st->memory, err));
     return fail_here(m, IN_OPEN, 0, err);
 }
@@ -409,6 +411,21 @@ static enum pen_status sink_process(struct pen_module *m,
     note_frame(p, index,
                is_right(&view, index, p) &&
                    pen_frame_pts(in) == (int64_t)index * 1000);
+    return PEN_OK;
+}
+
+// Any number of these may run at once: each looks at its own frames.
+static enum pen_status count_process(struct pen_module *m,
+                                     const struct pen_io *io,
+                                     struct pen_error *err)
+{
+    struct state *st = pen_module_state(m);
+    const uint64_t index = pen_frame_index(pen_input(io, 0));
+    PEN_TRY(fail_here(m, IN_PROCESS, index, err));
+    if (st->made > index)
+        atomic_fetch_add(&world.disorder, 1);
+    st->made = index + 1;
+    atomic_fetch_add(&world.counted, 1);
     return PEN_OK;
 }
 
@@ -683,6 +700,8 @@ static const struct pen_module_class classes[] = {
       .ops = { .open = table_open, .process = table_process,
                .close = note_close } },
     SINK("TSink", 0, host_in, sink_process, note_drain),
+    SINK("TCount", 0, host_in, count_process, note_drain),
+    SINK("TBlockCount", OWN, host_in, count_process, note_drain),
     SINK("TDeviceSink", 0, cuda_in, sink_process, note_drain),
     SINK("TBlockSink", OWN, host_in, sink_process, note_drain),
     SINK("THold", OWN, host_in, hold_process, note_drain),

@@ -29,9 +29,10 @@ struct world {
     struct world_sink sink[WORLD_SINKS];  // by property "slot"
     _Atomic uint32_t produced;            // frames that sources filled
     _Atomic uint32_t opened, closed, drained, stuck, uploaded;
-    _Atomic uint32_t synced;  // frames that a sync module let go
-    sem_t tokens;             // THold takes one for each frame
-    sem_t release;            // TStuck waits for it
+    _Atomic uint32_t counted, disorder;  // by all TCount together
+    _Atomic uint32_t synced;             // frames that a sync module let go
+    sem_t tokens;                        // THold takes one for each frame
+    sem_t release;                       // TStuck waits for it
     _Atomic uint32_t stream_count;
     uintptr_t streams[WORLD_STREAMS];  // that CUDA modules got in open()
     struct gate *gate;                 // that TGate closes the stream with
