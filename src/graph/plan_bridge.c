@@ -193,10 +193,14 @@ enum pen_status stk_place_emit(struct stk_planner *p, struct stk_place *w,
         const struct stk_target *t = &w->targets[i];
         if (t->state != at)
             continue;
-        for (uint32_t n = t->first; n != UINT32_MAX; n = w->next_edge[n])
+        const uint32_t mem = PEN_MEM_BIT(stk_place_mem[stk_state_mem(at)]);
+        for (uint32_t n = t->first; n != UINT32_MAX; n = w->next_edge[n]) {
             p->pending[p->out[n]] =
                 (struct stk_pending){ p->poison[number] ? UINT32_MAX : number,
                                       pin };
+            p->side[p->graph->edges[p->out[n]].to] &=
+                mem & PEN_MEM_BITS_HOST ? PEN_MEM_BITS_HOST : mem;
+        }
     }
     for (unsigned h = 0; h < w->hops[at]; h++) {
         const struct stk_hop *hop = &w->hop[at][h];

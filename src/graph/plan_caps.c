@@ -64,6 +64,11 @@ static uint32_t format_set(const struct pen_caps *caps)
     return caps->format ? PEN_FMT_BIT(caps->format) : caps->formats;
 }
 
+bool stk_node_gathers(const struct pen_module_class *cls, uint32_t inputs)
+{
+    return (cls->flags & PEN_CLASS_FORWARDS) && inputs > 1;
+}
+
 void stk_caps_unite(struct pen_caps *into, const struct pen_caps *more,
                     bool strict)
 {
@@ -133,6 +138,16 @@ static enum pen_status negotiate_one(const struct stk_plan_node *node,
         out[o] = (struct pen_caps){ 0 };
         if (node->inputs)
             out[o] = in[0];
+        // Unless the class says better, any input may leave by any output.
+        if (node->cls->ops.negotiate ||
+            !stk_node_gathers(node->cls, node->inputs))
+            continue;
+        for (uint32_t i = 1; i < node->inputs; i++) {
+            if (out[o].kind == PEN_KIND_NONE)
+                out[o] = in[i];
+            else if (in[i].kind != PEN_KIND_NONE)
+                stk_caps_unite(&out[o], &in[i], true);
+        }
     }
     if (node->cls->ops.negotiate)
         PEN_TRY(node->cls->ops.negotiate(node->params, in, out, err));

@@ -14,10 +14,20 @@ static bool uploads(const struct stk_node *node)
            node->out[0].mem == cuda && !(node->in[0].mem & cuda);
 }
 
-// Memory types in which a pin takes frames. A hand-written upload gets pinned
-// frames as an inserted one does: the producer's pool is upgraded.
-static uint32_t accepted_mems(const struct stk_node *node, uint32_t pin)
+// The same side of the machine: host types go together.
+static uint32_t side_of(uint32_t mems)
 {
+    return mems & PEN_MEM_BITS_HOST ? mems | PEN_MEM_BITS_HOST : mems;
+}
+
+// Memory types in which a pin takes frames. A hand-written upload gets pinned
+// frames as an inserted one does: the producer's pool is upgraded. Where frames
+// of several inputs leave by one output, they must all be on one side: that of
+// the input which is placed first.
+static uint32_t accepted_mems(struct stk_planner *p, uint32_t number,
+                              uint32_t pin)
+{
+    const struct stk_node *node = &p->graph->nodes[number];
     uint32_t mems = node->in[pin].mem;
     if (mems == 0)
         mems = PEN_MEM_BIT(PEN_MEM_HOST);
@@ -25,7 +35,15 @@ static uint32_t accepted_mems(const struct stk_node *node, uint32_t pin)
         mems |= PEN_MEM_BIT(PEN_MEM_HOST_PINNED);
     if (uploads(node))
         mems &= ~PEN_MEM_BIT(PEN_MEM_HOST);
-    return mems;
+    if (!stk_node_gathers(node->cls, node->inputs))
+        return mems;
+    uint32_t *side = &p->side[number];
+    if (*side == 0) {
+        *side = side_of(node->in[0].mem);
+        for (uint32_t i = 1; i < node->inputs; i++)
+            *side &= side_of(node->in[i].mem);
+    }
+    return mems & *side ? mems & *side : mems;
 }
 
 static enum pen_status add_target(struct stk_place *w, uint32_t mems,
@@ -160,7 +178,8 @@ static enum pen_status collect(struct stk_planner *p, struct stk_place *w,
                 if (set->formats & PEN_FMT_BIT(w->format[i]))
                     formats |= 1u << i;
         }
-        PEN_TRY(add_target(w, accepted_mems(to, e->to_pin), formats, n, err));
+        PEN_TRY(
+            add_target(w, accepted_mems(p, e->to, e->to_pin), formats, n, err));
     }
     return PEN_OK;
 }

@@ -355,6 +355,32 @@ enum pen_status stk_planner_caps(struct stk_planner *p, uint32_t number,
 
 // --- nodes ------------------------------------------------------------------
 
+// Frames that leave by one output cannot be on the host and on the device.
+static void check_sides(struct stk_planner *p, uint32_t number)
+{
+    const struct stk_plan_node *node = &p->plan->nodes[number];
+    bool device = false, other = false;
+    if (!stk_node_gathers(node->cls, node->inputs))
+        return;
+    for (uint32_t i = 0; i < node->inputs; i++) {
+        if (node->in_edge[i] < 0)
+            continue;
+        const struct stk_plan_edge *e = &p->plan->edges[node->in_edge[i]];
+        const enum pen_mem_type mem =
+            p->plan->nodes[e->from].output[e->from_pin].mem;
+        device = device || mem == PEN_MEM_CUDA_DEVICE;
+        other = other || mem != PEN_MEM_CUDA_DEVICE;
+    }
+    if (!device || !other)
+        return;
+    stk_planner_error(p, "E310", node->pointer,
+                      "put a CudaMemCopy before one of them",
+                      "`%s` passes frames of its inputs on, and they cannot "
+                      "all be on one side of the machine",
+                      node->id);
+    p->poison[number] = true;
+}
+
 static enum pen_status place_node(struct stk_planner *p, uint32_t from,
                                   uint32_t *incoming, uint32_t incoming_count,
                                   struct pen_error *err)
@@ -396,6 +422,7 @@ static enum pen_status place_node(struct stk_planner *p, uint32_t from,
         if ((made->out[o].mem & host) && (made->out[o].mem & device))
             p->choice = true;
 
+    check_sides(p, number);
     PEN_TRY(stk_planner_caps(p, number, err));
     // A converter of the user may hand its input through, like ours.
     made->forwards = made->cls->flags & PEN_CLASS_FORWARDS;
@@ -665,7 +692,8 @@ static enum pen_status make(struct stk_planner *p, struct pen_error *err)
     p->first = calloc((size_t)g->node_count + 1, sizeof(*p->first));
     p->out = calloc((size_t)g->edge_count + 1, sizeof(*p->out));
     p->pending = calloc((size_t)g->edge_count + 1, sizeof(*p->pending));
-    if (!p->first || !p->out || !p->pending)
+    p->side = calloc((size_t)g->node_count + 1, sizeof(*p->side));
+    if (!p->first || !p->out || !p->pending || !p->side)
         return no_memory(err);
     PEN_TRY(place_all(p, err));
     if (p->errors)
@@ -705,6 +733,7 @@ enum pen_status stk_plan_make(struct pen_plan *plan,
     free(p.first);
     free(p.out);
     free(p.pending);
+    free(p.side);
     free(p.poison);
     return st;
 }

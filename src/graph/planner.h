@@ -41,6 +41,9 @@ stk_caps_bytes(const struct pen_caps *caps, size_t *out, struct pen_error *err);
 void stk_caps_unite(struct pen_caps *into, const struct pen_caps *more,
                     bool strict);
 
+// Whether frames of several inputs may leave by one output.
+bool stk_node_gathers(const struct pen_module_class *cls, uint32_t inputs);
+
 // Caps of the outputs of a module from those of its inputs: its negotiate for
 // every format that may arrive, united. *refused is the mask of formats at
 // the first input that it refused though it took others.
@@ -92,10 +95,13 @@ struct stk_planner {
     bool *poison;           // by plan node: it or something before it failed
     uint32_t *first, *out;  // edges of the graph by source, canonical order
     struct stk_pending *pending;  // by edge of the graph
-    uint32_t bridges;             // inserted so far
-    bool exact;                   // every pin's tree is proven
-    bool bridged;                 // a transfer or conversion was inserted
-    bool choice;  // some module may carry a choice to its outputs
+    // By node of the graph that gathers: memory types left to its inputs; 0:
+    // not yet known.
+    uint32_t *side;
+    uint32_t bridges;  // inserted so far
+    bool exact;        // every pin's tree is proven
+    bool bridged;      // a transfer or conversion was inserted
+    bool choice;       // some module may carry a choice to its outputs
     const struct pen_module_class *copy_cls, *convert_cls[2];  // host, device
     struct stk_template copy[2];  // host to device, device to host
     struct stk_template convert[2][PEN_FMT_COUNT];

@@ -373,6 +373,50 @@ PEN_TEST(forwarding_modules_hand_an_upgrade_to_the_pool_behind)
     world_finish(&w);
 }
 
+PEN_TEST(frames_that_leave_by_one_output_are_on_one_side)
+{
+    struct world w;
+    const char *text = PIPE(
+        MOD("a", "Source", "'mem': '%s'") "," MOD("b", "Source", "'mem': '%s', 'formats': 'MONO'") "," MOD(
+            "j", "PassJoin",
+            "'mem': 'HOST|CUDA_DEVICE', 'formats': 'RGB|MONO'") "," MOD("k",
+                                                                        "Sink",
+                                                                        "'mem':"
+                                                                        " '"
+                                                                        "HOST|"
+                                                                        "CUDA_"
+                                                                        "DEVICE"
+                                                                        "', "
+                                                                        "'forma"
+                                                                        "ts': "
+                                                                        "'RGB|"
+                                                                        "MONO"
+                                                                        "'"),
+        TO("a", "j.input_1") "," TO("b", "j.input_2") "," TO("j", "k"));
+    char json[1024];
+    // The first input decides; the other comes along.
+    snprintf(json, sizeof(json), text, "CUDA_DEVICE", "HOST");
+    world_plan(&w, json);
+    assert_int_equal(world_inserted(&w, NULL), 1);
+    assert_int_equal(world_edge(&w, "k")->mem, PEN_MEM_CUDA_DEVICE);
+    // Frames of both may come out.
+    assert_int_equal(world_edge(&w, "k")->formats,
+                     PEN_FMT_BIT(PEN_FMT_RGB) | PEN_FMT_BIT(PEN_FMT_MONO));
+    assert_false(w.plan->optimal);
+    world_finish(&w);
+    snprintf(json, sizeof(json), text, "HOST", "CUDA_DEVICE");
+    world_plan(&w, json);
+    assert_int_equal(world_edge(&w, "j")->mem, PEN_MEM_HOST);
+    assert_int_equal(w.plan->d2h_per_frame, 1);
+    // Of pageable and pinned frames the weaker is promised.
+    assert_int_equal(world_edge(&w, "k")->mem, PEN_MEM_HOST);
+    world_finish(&w);
+    snprintf(json, sizeof(json), text, "HOST", "DMABUF");
+    world_plan_with(&w, json, NULL, NULL);
+    assert_int_equal(w.status, PEN_E_CONFIG);
+    world_finish(&w);
+}
+
 PEN_TEST(dmabuf_has_no_bridges_yet_and_the_refusal_names_a_way_round)
 {
     struct world w;
@@ -490,6 +534,48 @@ PEN_TEST(a_missing_bridge_class_is_told_and_not_worked_around)
     assert_int_equal(w.status, PEN_E_CONFIG);
     assert_non_null(strstr(world_issue(&w, "E311")->message, "NV12"));
     world_finish(&w);
+}
+
+// The only way from NV12 to RGB leads over grey.
+static void grey_narrow(const void *params, struct pen_pin_set *in,
+                        struct pen_pin_set *out)
+{
+    const struct world_convert *p = params;
+    world_convert_narrow(params, in, out);
+    in[0].formats = p->image_type == PEN_FMT_MONO  ? PEN_FMT_BIT(PEN_FMT_NV12)
+                    : p->image_type == PEN_FMT_RGB ? PEN_FMT_BIT(PEN_FMT_MONO)
+                                                   : 0;
+}
+
+PEN_TEST(no_path_leads_through_a_format_poorer_than_both_ends)
+{
+    static struct pen_module_class grey;
+    struct world w;
+    for (unsigned i = 0; i < WORLD_COUNT; i++)
+        if (!strcmp(world_classes[i].name, "HostConvert"))
+            grey = world_classes[i];
+    grey.name = "GreyConvert";
+    grey.ops.narrow = grey_narrow;
+    world_extra[0] = &grey;
+    const char *text = PIPE(MOD("s", "Source", "'formats': '%s'") "," MOD(
+                                "k", "Sink", "'formats': '%s'"),
+                            TO("s", "k"));
+    char json[512];
+    snprintf(json, sizeof(json), text, "NV12", "RGB");
+    world_plan_with(&w, json, NULL, "HostConvert|CudaConvert");
+    assert_int_equal(w.status, PEN_E_CONFIG);
+    assert_non_null(world_issue(&w, "E311"));
+    world_finish(&w);
+    // Each half of it is a way.
+    snprintf(json, sizeof(json), text, "NV12", "MONO");
+    world_plan_with(&w, json, NULL, "HostConvert|CudaConvert");
+    assert_int_equal(w.status, PEN_OK);
+    world_finish(&w);
+    snprintf(json, sizeof(json), text, "MONO", "RGB");
+    world_plan_with(&w, json, NULL, "HostConvert|CudaConvert");
+    assert_int_equal(w.status, PEN_OK);
+    world_finish(&w);
+    world_extra[0] = NULL;
 }
 
 PEN_TEST(an_output_of_several_memory_types_takes_the_best)
@@ -959,10 +1045,12 @@ PEN_TEST_MAIN(
     PEN_CASE(uploads_and_conversions_are_shared_where_that_is_cheapest),
     PEN_CASE(a_mixed_set_is_converted_by_a_bridge_that_forwards),
     PEN_CASE(forwarding_modules_hand_an_upgrade_to_the_pool_behind),
+    PEN_CASE(frames_that_leave_by_one_output_are_on_one_side),
     PEN_CASE(dmabuf_has_no_bridges_yet_and_the_refusal_names_a_way_round),
     PEN_CASE(every_pair_of_the_other_memory_types_has_its_way),
     PEN_CASE(auto_bridge_false_refuses_each_bridge_and_says_what_to_write),
     PEN_CASE(a_missing_bridge_class_is_told_and_not_worked_around),
+    PEN_CASE(no_path_leads_through_a_format_poorer_than_both_ends),
     PEN_CASE(an_output_of_several_memory_types_takes_the_best),
     PEN_CASE(several_pins_and_several_links_are_planned_one_by_one),
     PEN_CASE(more_targets_than_the_exact_search_takes_are_all_served),
