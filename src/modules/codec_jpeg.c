@@ -222,7 +222,7 @@ static void read_rows(struct reader *r)
         }
         const int32_t got =
             (int32_t)jpeg_read_scanlines(cinfo, row, (JDIMENSION)room);
-        for (int32_t i = 0; i < got; i++) {
+        for (int32_t i = 0; i < got && i < room; i++) {
             if (cmyk)
                 cmyk_row(row[i], target[i], width, cinfo->saw_Adobe_marker);
             if (!turns)

@@ -350,9 +350,36 @@ PEN_TEST(tags_find_the_class_of_a_function_and_a_backend)
     pen_registry_destroy(&registry);
 }
 
+PEN_TEST(the_guide_names_every_class_and_property)
+{
+    (void)test_state;
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/docs/guide/modules.md", pen_test_source());
+    char *guide = pen_test_read_file(path, NULL);
+    struct pen_registry *registry = NULL;
+    assert_int_equal(pen_registry_create(&registry, NULL), PEN_OK);
+    const struct pen_module_class *all[64];
+    const size_t count =
+        pen_registry_modules(registry, PEN_CATEGORY_NONE, NULL, all, 64);
+    for (size_t i = 0; i < count; i++) {
+        const struct pen_prop *row = all[i]->props;
+        if (!strstr(guide, all[i]->name))
+            fail_msg("the guide lacks %s", all[i]->name);
+        for (; row && row->kind != PEN_PROP_END; row++) {
+            char key[80];
+            snprintf(key, sizeof(key), "`%s`", row->key);
+            if (!strstr(guide, key))
+                fail_msg("the guide lacks %s of %s", key, all[i]->name);
+        }
+    }
+    pen_registry_destroy(&registry);
+    free(guide);
+}
+
 PEN_TEST_MAIN(
     PEN_CASE(every_class_takes_what_its_pins_declare_and_nothing_else),
     PEN_CASE(every_class_takes_the_kinds_that_it_declares),
     PEN_CASE(sources_give_every_memory_and_format_that_they_declare),
     PEN_CASE(no_built_in_class_is_left_out_here),
-    PEN_CASE(tags_find_the_class_of_a_function_and_a_backend))
+    PEN_CASE(tags_find_the_class_of_a_function_and_a_backend),
+    PEN_CASE(the_guide_names_every_class_and_property))
