@@ -1131,6 +1131,17 @@ CUresult emu_cuModuleGetFunction(CUfunction *function, CUmodule module,
     return CUDA_SUCCESS;
 }
 
+CUresult emu_cuFuncLoad(CUfunction function)
+{
+    CALL call = ENTER(cuFuncLoad, CONTEXT);
+    if (call.result)
+        return call.result;
+    if (!emu_handle_slot(EMU_FUNCTION, function))
+        return MISUSE(cuFuncLoad, CUDA_ERROR_INVALID_HANDLE,
+                      "no such function");
+    return CUDA_SUCCESS;
+}
+
 CUresult emu_cuLaunchKernel(CUfunction function, unsigned int grid_x,
                             unsigned int grid_y, unsigned int grid_z,
                             unsigned int block_x, unsigned int block_y,

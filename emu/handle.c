@@ -64,31 +64,61 @@ void emu_handle_destroy(uint64_t handle)
 
 // --- context stack ----------------------------------------------------------
 
+// Behind a key and not thread-local: the loader frees the thread-local block
+// of a library that was opened late from whichever thread it likes, which
+// ThreadSanitizer takes for a race.
+
 enum { STACK_ROOM = 256 };
 
-static _Thread_local struct {
+struct stack {
     unsigned depth;
     uint64_t handle[STACK_ROOM];
-} stack;
+};
+
+static pthread_once_t stack_once = PTHREAD_ONCE_INIT;
+static pthread_key_t stack_key;
+static bool stack_key_made;
+
+static void make_stack_key(void)
+{
+    stack_key_made = pthread_key_create(&stack_key, free) == 0;
+}
+
+// NULL: nothing was pushed by this thread yet.
+static struct stack *stack_of_thread(void)
+{
+    pthread_once(&stack_once, make_stack_key);
+    return stack_key_made ? pthread_getspecific(stack_key) : NULL;
+}
 
 CUresult emu_stack_push(uint64_t handle)
 {
-    if (stack.depth == STACK_ROOM) {
+    struct stack *stack = stack_of_thread();
+    if (!stack) {
+        stack = stack_key_made ? calloc(1, sizeof(*stack)) : NULL;
+        if (!stack || pthread_setspecific(stack_key, stack) != 0) {
+            free(stack);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (stack->depth == STACK_ROOM) {
         emu_report("more than %d contexts pushed by one thread", STACK_ROOM);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    stack.handle[stack.depth++] = handle;
+    stack->handle[stack->depth++] = handle;
     return CUDA_SUCCESS;
 }
 
 uint64_t emu_stack_pop(void)
 {
-    return stack.depth ? stack.handle[--stack.depth] : 0;
+    struct stack *stack = stack_of_thread();
+    return stack && stack->depth ? stack->handle[--stack->depth] : 0;
 }
 
 uint64_t emu_stack_top(void)
 {
-    return stack.depth ? stack.handle[stack.depth - 1] : 0;
+    const struct stack *stack = stack_of_thread();
+    return stack && stack->depth ? stack->handle[stack->depth - 1] : 0;
 }
 
 // --- contexts ---------------------------------------------------------------

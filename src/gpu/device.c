@@ -690,8 +690,12 @@ static enum pen_status load(struct pen_device *dev, struct stk_kernels *k,
                          err, image->name, kind, NULL));
     for (uint32_t i = 0; i < image->count; i++) {
         const char *entry = image->entries[i].name;
-        const enum pen_status status = STK_CU(
+        enum pen_status status = STK_CU(
             dev, err, cuModuleGetFunction(&k->functions[i], k->module, entry));
+        // Drivers from 12.2 on load a kernel at its first launch, and may wait
+        // for the whole context then: not in the middle of a run.
+        if (status == PEN_OK && dev->cu.cuFuncLoad)
+            status = STK_CU(dev, err, cuFuncLoad(k->functions[i]));
         if (status != PEN_OK) {
             STK_CU_END(dev, cuModuleUnload(k->module));
             return name_kernels(status, err, image->name, kind, entry);

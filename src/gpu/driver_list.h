@@ -53,5 +53,6 @@ X(MUST, cuEventSynchronize,         "cuEventSynchronize",           (CUevent eve
 X(MUST, cuModuleLoadData,           "cuModuleLoadData",             (CUmodule *module, const void *image))
 X(MUST, cuModuleUnload,             "cuModuleUnload",               (CUmodule module))
 X(MUST, cuModuleGetFunction,        "cuModuleGetFunction",          (CUfunction *function, CUmodule module, const char *name))
+X(MAY,  cuFuncLoad,                 "cuFuncLoad",                   (CUfunction function))
 X(MUST, cuLaunchKernel,             "cuLaunchKernel",               (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params, void **extra))
 // clang-format on

@@ -78,6 +78,7 @@ static CUresult program(void)
     (void)TRY(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     (void)TRY(cuModuleLoadData(&module, &image));
     (void)TRY(cuModuleGetFunction(&function, module, "nothing"));
+    (void)TRY(cuFuncLoad(function));
     (void)TRY(cuMemcpyHtoDAsync(memory, host, 4096, stream));
     (void)TRY(cuMemcpyDtoDAsync(memory, memory + 2048, 2048, stream));
     (void)TRY(cuMemsetD8Async(memory, 1, 16, stream));
@@ -235,7 +236,7 @@ PEN_TEST(fault_for_ever_fails_all_later_calls)
     assert_non_null(cu.emu.penemu_bytes(device, 16));
     CU(cuMemFree(device));
     assert_int_equal(cu.emu.penemu_fault_disarm(), 1);
-    assert_int_equal(cu.emu.penemu_fault_arm("cuCtxCreate", 1, 1, 0), -1);
+    assert_int_equal(cu.emu.penemu_fault_arm("cuNoSuchCall", 1, 1, 0), -1);
     assert_int_equal(cu.emu.penemu_fault_arm("cuMemAlloc", 0, 1, 0), -1);
     raw_close();
 }

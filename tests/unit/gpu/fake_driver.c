@@ -154,3 +154,9 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
     return fake.absent && strcmp(name, fake.absent) == 0 ? CUDA_ERROR_NOT_FOUND
                                                          : CUDA_SUCCESS;
 }
+
+CUresult cuFuncLoad(CUfunction function)
+{
+    fake.function_loads++;
+    return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}

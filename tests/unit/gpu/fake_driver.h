@@ -13,7 +13,7 @@ struct fake {
     const char *absent;                 // entry that no module has; may be NULL
     const void *image;                  // what cuModuleLoadData was given last
     unsigned inits, retains, releases;  // calls that were made
-    unsigned loads, unloads;
+    unsigned loads, unloads, function_loads;
 };
 
 #endif  // FAKE_DRIVER_H

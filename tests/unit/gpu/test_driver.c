@@ -443,6 +443,8 @@ PEN_TEST(a_driver_is_given_the_fatbin_then_the_ptx_never_the_table)
         if (cases[i].loaded) {
             assert_int_equal(st, PEN_OK);
             assert_ptr_equal(stk_kernels_find(dev, &image), k);
+            assert_int_equal(fake->function_loads, image.count);
+            fake->function_loads = 0;
         } else {
             assert_int_equal(st, PEN_E_UNSUPPORTED);
             assert_non_null(strstr(err.text, "emulated device only"));
