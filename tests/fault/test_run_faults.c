@@ -104,15 +104,15 @@ static bool driver_run(const struct penemu *emu, enum penemu_mode mode,
     return fired;
 }
 
-// Prime steps cover all calls with different runs; the long tests take each.
+// The modes begin at different calls; the long tests take each.
 static void driver_sweep(int code, bool for_ever)
 {
     const struct penemu *emu = fixture_emulator();
     if (!emu)
         PEN_SKIP("a real driver does not fail on demand");
-    const uint64_t step = pen_test_seeds(3, 1);
+    const uint64_t step = pen_test_seeds(13, 1);
     for (unsigned mode = PENEMU_EAGER; mode <= PENEMU_RANDOM; mode++) {
-        uint64_t nth = 1 + mode % step;
+        uint64_t nth = 1 + mode * 4 % step;
         while (driver_run(emu, (enum penemu_mode)mode, nth, code, for_ever))
             nth += step;
         assert_true(nth > 100);
@@ -205,7 +205,7 @@ PEN_TEST(every_allocation_of_a_host_run_may_fail)
 
 PEN_TEST(every_allocation_of_a_device_run_may_fail)
 {
-    alloc_sweep(everything, false, true, pen_test_seeds(7, 1));
+    alloc_sweep(everything, false, true, pen_test_seeds(17, 1));
 }
 
 static char *report(const struct run *r, bool json)

@@ -422,7 +422,8 @@ PEN_TEST(a_device_that_does_not_finish_leaves_an_abandoned_pipeline)
                         "gate", "TGate") "," MODULE("sink", "TSink"),
                     LINK("source", "gate") "," LINK("gate", "sink")));
     RUN_OK(pen_pipeline_start(r.p, &err));
-    wait_until(&world.uploaded, 1);
+    while (!frames_of(&r, "gate"))
+        pause_ms(1);
     struct pen_error why = { 0 };
     assert_int_equal(pen_pipeline_stop(r.p, 50000000, &why), PEN_E_TIMEOUT);
     assert_non_null(strstr(why.text, "device"));
