@@ -316,6 +316,12 @@ PEN_TEST(a_mixed_set_is_converted_by_a_bridge_that_forwards)
     assert_int_equal(world_edge(&w, "_bridge_1_HostConvert")->formats,
                      PEN_FMT_BIT(PEN_FMT_RGB) | PEN_FMT_BIT(PEN_FMT_MONO));
     world_finish(&w);
+    // Of equally good targets one that some frames have already.
+    world_plan(&w, PIPE(MOD("s", "Source", "'formats': 'BGR|MONO'") "," MOD(
+                            "k", "Sink", "'formats': 'RGB|BGR'"),
+                        TO("s", "k")));
+    assert_int_equal(world_edge(&w, "k")->caps.format, PEN_FMT_BGR);
+    world_finish(&w);
     // A consumer that takes the whole set gets no bridge.
     world_plan(&w, PIPE(MOD("s", "Source", "'formats': 'RGB|MONO'") "," MOD(
                             "k", "Sink", "'formats': 'RGB|MONO|NV12'"),
@@ -376,23 +382,28 @@ PEN_TEST(forwarding_modules_hand_an_upgrade_to_the_pool_behind)
 PEN_TEST(frames_that_leave_by_one_output_are_on_one_side)
 {
     struct world w;
-    const char *text = PIPE(
-        MOD("a", "Source", "'mem': '%s'") "," MOD("b", "Source", "'mem': '%s', 'formats': 'MONO'") "," MOD(
-            "j", "PassJoin",
-            "'mem': 'HOST|CUDA_DEVICE', 'formats': 'RGB|MONO'") "," MOD("k",
-                                                                        "Sink",
-                                                                        "'mem':"
-                                                                        " '"
-                                                                        "HOST|"
-                                                                        "CUDA_"
-                                                                        "DEVICE"
-                                                                        "', "
-                                                                        "'forma"
-                                                                        "ts': "
-                                                                        "'RGB|"
-                                                                        "MONO"
-                                                                        "'"),
-        TO("a", "j.input_1") "," TO("b", "j.input_2") "," TO("j", "k"));
+    const char *text =
+        PIPE(
+            MOD("a", "Source", "'mem': '%s'") "," MOD(
+                "b", "Source",
+                "'mem': '%s', 'formats': 'MONO'") "," MOD("j", "PassJoin",
+                                                          "'mem': "
+                                                          "'HOST|CUDA_DEVICE', "
+                                                          "'formats': "
+                                                          "'RGB|MONO'") "," MOD("k",
+                                                                                "Sink",
+                                                                                "'mem':"
+                                                                                " '"
+                                                                                "HOST|"
+                                                                                "CUDA_"
+                                                                                "DEVICE"
+                                                                                "', "
+                                                                                "'forma"
+                                                                                "ts': "
+                                                                                "'RGB|"
+                                                                                "MONO"
+                                                                                "'"),
+            TO("a", "j.input_1") "," TO("b", "j.input_2") "," TO("j", "k"));
     char json[1024];
     // The first input decides; the other comes along.
     snprintf(json, sizeof(json), text, "CUDA_DEVICE", "HOST");
@@ -684,6 +695,21 @@ PEN_TEST(optimal_is_claimed_only_where_choices_do_not_travel)
                         TO("s", "p") "," TO("p", "k")));
     assert_false(w.plan->optimal);
     world_finish(&w);
+    // RGB or BGR would do for the first, and the second asks for one of them.
+    world_plan(&w, PIPE(MOD("s", "Source", "'formats': 'NV12'") "," MOD(
+                            "g", "Work",
+                            "'formats': 'RGB|BGR'") "," MOD("k", "Sink",
+                                                            "'formats': 'BGR'"),
+                        TO("s", "g") "," TO("g", "k")));
+    assert_false(w.plan->optimal);
+    world_finish(&w);
+    // With one format to choose from there is no choice to hand on.
+    world_plan(
+        &w, PIPE(MOD("s", "Source", "'formats': 'NV12'") "," MOD(
+                     "g", "Work", RGB) "," MOD("k", "Sink", "'formats': 'BGR'"),
+                 TO("s", "g") "," TO("g", "k")));
+    assert_true(w.plan->optimal);
+    world_finish(&w);
     // Without any bridge there is nothing to be better at.
     world_plan(&w,
                PIPE(MOD("s", "Source", RGB) "," MOD(
@@ -971,12 +997,14 @@ static void shuffled(char *text, size_t size, uint64_t *seed)
         MOD("join", "Join", RGB), MOD("p", "Pass", CUDA RGB),
         MOD("k1", "Sink", RGB), MOD("k2", "Sink", "'formats': 'MONO'"),
         MOD("k3", "Sink", ALL), MOD("z", "Source", RGB),
-        MOD("kz", "Sink", CUDA ALL),
+        MOD("kz", "Sink", CUDA ALL), MOD("jj", "Join", CUDA RGB),
+        MOD("kj", "Sink", CUDA RGB),
     };
     static const char *const links[] = {
         TO("src", "a"), TO("src", "b"), TO("src", "c"), TO("src", "d"),
         TO("a", "p"), TO("p", "join.input_1"), TO("d", "join.input_2"),
         TO("join", "k1"), TO("b", "k2"), TO("c", "k3"), TO("z", "kz"),
+        TO("z", "jj.input_1"), TO("z", "jj.input_2"), TO("jj", "kj"),
     };
     // clang-format on
     enum {

@@ -343,7 +343,11 @@ PEN_TEST(drawings_are_well_formed_whatever_the_names)
                "\xe5\xa5\xbd' } ] }");
     char *svg = pen_plan_svg(w.plan);
     check_xml(svg);
-    // What was cut was cut between characters.
+    // What was cut was cut between characters, and by their number.
+    char name[256] = ">";
+    for (unsigned i = 0; i < 15; i++)
+        strcat(name, "\xe4\xbd\xa0\xe5\xa5\xbd");
+    assert_non_null(strstr(svg, strcat(name, "...<")));
     for (const unsigned char *c = (unsigned char *)svg; *c; c++)
         if (*c >= 0xe0)
             assert_true((c[1] & 0xc0) == 0x80 && (c[2] & 0xc0) == 0x80);

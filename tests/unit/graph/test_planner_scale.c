@@ -146,30 +146,72 @@ PEN_TEST(settling_touches_only_what_lies_behind)
     world_finish(&w);
 }
 
+PEN_TEST(settling_leaves_no_marks_for_the_next)
+{
+    struct world w;
+    world_plan(
+        &w,
+        PIPE(
+            MOD("s", "Source", "'width': 0, 'height': 0") "," MOD(
+                "t", "Source",
+                "'width': 0, 'height': 0") "," MOD("c", "Work",
+                                                   RGB) "," MOD("d", "Work",
+                                                                RGB) "," MOD("j",
+                                                                             "J"
+                                                                             "o"
+                                                                             "i"
+                                                                             "n",
+                                                                             RGB) "," MOD("k",
+                                                                                          "Sink",
+                                                                                          RGB),
+            TO("s", "j.input_1") "," TO("t", "c") "," TO("c", "d") "," TO(
+                "d", "j.input_2") "," TO("j", "k")));
+    struct pen_caps caps = {
+        .kind = PEN_KIND_RAW_IMAGE,
+        .format = PEN_FMT_RGB,
+        .width = 64,
+        .height = 48,
+    };
+    world_negotiated = 0;
+    assert_int_equal(
+        stk_plan_settle(w.plan, world_number(&w, "t"), 0, &caps, &w.err),
+        PEN_OK);
+    assert_int_equal(world_negotiated, 3);  // c, d, j; whose output stays open
+    world_negotiated = 0;
+    caps.width = 32;
+    assert_int_equal(
+        stk_plan_settle(w.plan, world_number(&w, "s"), 0, &caps, &w.err),
+        PEN_OK);
+    assert_int_equal(world_negotiated, 2);  // j and k only
+    world_finish(&w);
+}
+
 // --- memory that runs out ---------------------------------------------------
 
 // All that a plan can hold: bridges of every kind, upgrades through forwarding
 // modules, a detour with advice, paths, unknown sizes, a warning.
-static const char *const rich = PIPE(
-    MOD("s", "Source", "'formats': 'NV12|MONO', 'path': '/dev/null'") "," MOD("p", "Pass", "'formats': 'NV12|MONO'") "," MOD("g", "CudaWork", CUDA RGB) "," MOD(
-        "h", "Work",
-        RGB) "," MOD("g2", "CudaWork",
-                     CUDA
-                         RGB) "," MOD("k", "Sink",
-                                      "'formats': 'MONO'") "," MOD("u",
-                                                                   "Source",
-                                                                   "'width': "
-                                                                   "0, "
-                                                                   "'height': "
-                                                                   "0") "," MOD("v",
-                                                                                "Sink",
-                                                                                CUDA
-                                                                                "'formats': 'NV12'") "," MOD("x",
-                                                                                                             "Sink",
-                                                                                                             "'formats': 'RGB|MONO|NV12', 'refuse': "
-                                                                                                             "'MONO'"),
-    TO("s", "p") "," TO("p", "g") "," TO("g", "h") "," TO("h", "g2") "," TO(
-        "g2", "k") "," TO("u", "v") "," TO("p", "x"));
+static const char *const rich =
+    PIPE(
+        MOD("s", "Source", "'formats': 'NV12|MONO', 'path': '/dev/null'") "," MOD("p", "Pass", "'formats': 'NV12|MONO'") "," MOD(
+            "g", "CudaWork",
+            CUDA RGB) "," MOD("h", "Work",
+                              RGB) "," MOD("g2", "CudaWork",
+                                           CUDA RGB) "," MOD("k", "Sink",
+                                                             "'formats': "
+                                                             "'MONO'") "," MOD("u",
+                                                                               "Source",
+                                                                               "'width': "
+                                                                               "0, "
+                                                                               "'height': "
+                                                                               "0") "," MOD("v",
+                                                                                            "Sink",
+                                                                                            CUDA
+                                                                                            "'formats': 'NV12'") "," MOD("x",
+                                                                                                                         "Sink",
+                                                                                                                         "'formats': 'RGB|MONO|NV12', 'refuse': "
+                                                                                                                         "'MONO'"),
+        TO("s", "p") "," TO("p", "g") "," TO("g", "h") "," TO("h", "g2") "," TO(
+            "g2", "k") "," TO("u", "v") "," TO("p", "x"));
 
 PEN_TEST(a_plan_unwinds_from_every_failed_allocation)
 {
@@ -269,6 +311,7 @@ PEN_TEST(settling_unwinds_from_every_failed_allocation)
 
 PEN_TEST_MAIN(PEN_CASE(work_grows_in_line_with_the_graph),
               PEN_CASE(settling_touches_only_what_lies_behind),
+              PEN_CASE(settling_leaves_no_marks_for_the_next),
               PEN_CASE(a_plan_unwinds_from_every_failed_allocation),
               PEN_CASE(texts_and_drawings_are_whole_or_not_there),
               PEN_CASE(settling_unwinds_from_every_failed_allocation))

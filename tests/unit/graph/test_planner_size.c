@@ -1,6 +1,7 @@
 // Pools, peaks, costs and budgets, and the completion of provisional plans.
 
 #include "planner_world.h"
+#include "src/graph/planner.h"
 
 unsigned world_negotiated, world_probed;
 struct pen_probe world_probe;
@@ -475,6 +476,40 @@ PEN_TEST(a_frame_beyond_the_budget_is_refused_and_the_plan_stays)
     world_finish(&w);
 }
 
+PEN_TEST(united_caps_hold_both_and_claim_no_more)
+{
+    struct pen_caps a = picture(PEN_FMT_RGB, 100, 20);
+    struct pen_caps b = picture(PEN_FMT_MONO, 50, 40);
+    a.matrix = PEN_MATRIX_BT601;
+    b.matrix = PEN_MATRIX_BT709;
+    a.range = b.range = PEN_RANGE_FULL;
+    struct pen_caps both = a;
+    stk_caps_unite(&both, &b, true);
+    assert_int_equal(both.width, 100);
+    assert_int_equal(both.height, 40);
+    assert_int_equal(both.format, PEN_FMT_NONE);
+    assert_int_equal(both.formats,
+                     PEN_FMT_BIT(PEN_FMT_RGB) | PEN_FMT_BIT(PEN_FMT_MONO));
+    assert_int_equal(both.matrix, PEN_MATRIX_UNKNOWN);
+    assert_int_equal(both.range, PEN_RANGE_FULL);
+    // One that may have any size leaves it open, unless it is to be filled in.
+    b.width = b.height = 0;
+    both = a;
+    stk_caps_unite(&both, &b, true);
+    assert_int_equal(both.width, 0);
+    assert_int_equal(both.height, 0);
+    both = a;
+    stk_caps_unite(&both, &b, false);
+    assert_int_equal(both.width, 100);
+    both = b;
+    stk_caps_unite(&both, &a, false);
+    assert_int_equal(both.height, 20);
+    both = file(10);
+    const struct pen_caps open = file(0);
+    stk_caps_unite(&both, &open, true);
+    assert_int_equal(both.bytes, 0);
+}
+
 PEN_TEST(what_contradicts_the_plan_is_refused)
 {
     struct world w;
@@ -533,5 +568,6 @@ PEN_TEST_MAIN(
     PEN_CASE(completing_gives_the_plan_that_knowing_would_have_given),
     PEN_CASE(frames_that_fit_change_nothing_and_negotiate_nothing),
     PEN_CASE(a_frame_beyond_the_budget_is_refused_and_the_plan_stays),
+    PEN_CASE(united_caps_hold_both_and_claim_no_more),
     PEN_CASE(what_contradicts_the_plan_is_refused),
     PEN_CASE(a_consumer_that_cannot_take_a_size_refuses_it_for_all))
