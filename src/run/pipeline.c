@@ -519,8 +519,11 @@ static enum pen_status make_ready(struct pen_pipeline *p, struct pen_error *err)
     }
     PEN_TRY(stk_frame_pool_create(frames, p->ledger, &p->frame_pool, err));
     if (p->device) {
-        PEN_TRY(stk_stream_create(p->device, "pipeline", &p->stream, err));
-        p->streams_made++;
+        struct stk_stream *stream = NULL;
+        PEN_TRY(stk_stream_create(p->device, "pipeline", &stream, err));
+        pthread_mutex_lock(&p->plan_lock);
+        p->stream = stream;
+        pthread_mutex_unlock(&p->plan_lock);
         PEN_TRY(load_kernels(p, err));
     }
     PEN_TRY(make_pools(p, err));
@@ -551,7 +554,7 @@ enum pen_status pen_pipeline_start(struct pen_pipeline *pipeline,
     if (pen_pipeline_state(p) != PEN_STATE_CREATED)
         return refuse(p, "cannot start", err);
     struct pen_error why = { 0 };
-    p->started_at = stk_now();
+    atomic_store(&p->started_at, stk_now());
     enum pen_status st = make_ready(p, &why);
     if (st == PEN_OK) {
         set_state(p, PEN_STATE_RUNNING);
@@ -721,11 +724,11 @@ static void release_all(struct pen_pipeline *p)
 
 static void tear_down(struct pen_pipeline *p, enum pen_state state)
 {
-    p->ended_at = stk_now();
+    atomic_store(&p->ended_at, stk_now());
     stk_sched_destroy(&p->sched);
     sync_stream(p, -1);
     release_all(p);
-    p->torn_down = true;
+    atomic_store(&p->torn_down, true);
 
     if (p->leaked && p->leaks_fatal && !atomic_load(&p->failed)) {
         struct pen_error err;
@@ -815,7 +818,7 @@ enum pen_status pen_pipeline_wait(struct pen_pipeline *pipeline,
     const enum pen_state state = pen_pipeline_state(p);
     if (state == PEN_STATE_CREATED || state == PEN_STATE_ABANDONED)
         return refuse(p, "cannot wait", err);
-    if (!p->torn_down) {
+    if (!atomic_load(&p->torn_down)) {
         const int64_t deadline = deadline_of(timeout_ns);
         if (!stk_sched_wait(p->sched, deadline) || !sync_stream(p, deadline))
             return pen_error_set(err, PEN_E_TIMEOUT, 0, "pipeline", "still %s",
@@ -854,7 +857,7 @@ static enum pen_status abandon(struct pen_pipeline *p, struct pen_error *err)
     pen_error_set(&why, PEN_E_TIMEOUT, 0, "pipeline",
                   "could not be stopped in time: %s", stuck);
     stk_pipeline_error(p, NULL, NULL, true, &why);
-    p->ended_at = stk_now();
+    atomic_store(&p->ended_at, stk_now());
     set_state(p, PEN_STATE_ABANDONED);
     struct stk_sched *sched = p->sched;
     if (stk_sched_abandon(sched, last_left, p))
@@ -870,7 +873,7 @@ enum pen_status pen_pipeline_stop(struct pen_pipeline *pipeline,
                                   int64_t deadline_ns, struct pen_error *err)
 {
     struct pen_pipeline *p = pipeline;
-    if (p->torn_down)
+    if (atomic_load(&p->torn_down))
         return PEN_OK;
     if (pen_pipeline_state(p) == PEN_STATE_ABANDONED)
         return refuse(p, "cannot stop", err);
@@ -892,7 +895,7 @@ enum pen_status pen_pipeline_stop(struct pen_pipeline *pipeline,
 // Everything is given back; `p` itself at last.
 static void free_pipeline(struct pen_pipeline *p)
 {
-    if (!p->torn_down)
+    if (!atomic_load(&p->torn_down))
         tear_down(p, pen_pipeline_state(p));
     for (uint32_t n = 0; n < p->module_count; n++) {
         pthread_mutex_destroy(&p->modules[n].block_lock);
@@ -925,7 +928,7 @@ void pen_pipeline_destroy(struct pen_pipeline **pipeline)
     if (!p)
         return;
     const enum pen_state state = pen_pipeline_state(p);
-    if (!p->torn_down && state != PEN_STATE_CREATED &&
+    if (!atomic_load(&p->torn_down) && state != PEN_STATE_CREATED &&
         state != PEN_STATE_ABANDONED) {
         struct pen_error err;
         // The state tells whether it worked.

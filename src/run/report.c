@@ -29,10 +29,11 @@ enum { MEMORIES = sizeof(memories) / sizeof(memories[0]) };
 
 static double seconds_of(const struct pen_pipeline *p)
 {
-    if (!p->started_at)
-        return 0;
+    const int64_t started = atomic_load(&p->started_at);
     const int64_t ended = atomic_load(&p->ended_at);
-    return (double)((ended ? ended : stk_now()) - p->started_at) / 1e9;
+    if (!started)
+        return 0;
+    return (double)((ended ? ended : stk_now()) - started) / 1e9;
 }
 
 static double rate(uint64_t frames, double seconds)
@@ -85,9 +86,10 @@ void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out)
     out->launches = p->stream ? stk_stream_launches(p->stream) : p->launches;
     out->blocking_syncs =
         p->device ? stk_device_blocked(p->device) : p->blocked;
-    out->leaks = p->leaked;
     pthread_mutex_unlock(&p->plan_lock);
 
+    if (atomic_load(&p->torn_down))
+        out->leaks = p->leaked;
     struct stk_ledger_totals t;
     for (unsigned i = 0; i < MEMORIES; i++) {
         stk_ledger_totals(p->ledger, (enum stk_res)memories[i].mem, &t);
@@ -230,7 +232,7 @@ static void text_transfer(struct stk_text *t, const char *name,
 }
 
 static void text_resources(struct stk_text *t, const struct pen_stats *s,
-                           const struct pen_pipeline *p)
+                           struct pen_pipeline *p)
 {
     stk_text_add(t, "transfers: ");
     text_transfer(t, "host to device", &s->h2d);
@@ -254,11 +256,14 @@ static void text_resources(struct stk_text *t, const struct pen_stats *s,
                   "for the device\n",
                   (unsigned long long)s->steady_state_allocations,
                   (unsigned long long)s->blocking_syncs);
-    if (p->growths)
+    pthread_mutex_lock(&p->plan_lock);
+    const uint32_t growths = p->growths;
+    pthread_mutex_unlock(&p->plan_lock);
+    if (growths)
         stk_text_addf(t,
                       "pools: %u enlarged because frames were larger than "
                       "known before\n",
-                      p->growths);
+                      growths);
     stk_text_addf(t,
                   "cuda: streams: %u, launches: %llu, contexts retained: %u, "
                   "released: %u\n",
@@ -268,7 +273,7 @@ static void text_resources(struct stk_text *t, const struct pen_stats *s,
 
 static void text_leaks(struct stk_text *t, const struct pen_pipeline *p)
 {
-    if (!p->torn_down) {
+    if (!atomic_load(&p->torn_down)) {
         stk_text_add(t, "leaks are known when the pipeline is torn down\n");
         return;
     }
@@ -302,7 +307,7 @@ char *pen_pipeline_report_text(const struct pen_pipeline *pipeline)
     const int64_t first = atomic_load(&p->first_frame_at);
     if (first)
         stk_text_addf(&t, ", the first after %.1f ms",
-                      (double)(first - p->started_at) / 1e6);
+                      (double)(first - atomic_load(&p->started_at)) / 1e6);
     if (*p->device_name)
         stk_text_addf(&t, ", on %s%s", p->device_name,
                       p->emulated ? " (emulated)" : "");
@@ -406,7 +411,7 @@ static json_t *json_memory(const struct pen_stats *s)
 static json_t *json_leaks(const struct pen_pipeline *p)
 {
     json_t *list = json_array();
-    for (uint32_t i = 0; i < p->leak_count; i++) {
+    for (uint32_t i = 0; atomic_load(&p->torn_down) && i < p->leak_count; i++) {
         const struct stk_leak *l = &p->leaks[i];
         json_t *o =
             json_pack("{s:s, s:o, s:o, s:o}", "type", stk_res_name(l->res),

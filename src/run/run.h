@@ -198,7 +198,8 @@ struct pen_pipeline {
 
     _Atomic int state;  // enum pen_state
     _Atomic bool draining, stopping, failed;
-    bool torn_down;
+    // Everything is given back; from then on `leaks` does not change.
+    _Atomic bool torn_down;
     // Not released because frames are still out.
     struct stk_stream *kept_stream;
     struct pen_device *kept_device;
@@ -211,13 +212,12 @@ struct pen_pipeline {
     // Ownership after an abandonment.
     bool threads_left, orphan;
 
-    int64_t started_at;
+    _Atomic int64_t started_at;
     _Atomic int64_t ended_at;
     uint64_t expected;  // frames of each source; 0: unknown
     _Atomic int64_t first_frame_at;
     _Atomic uint64_t sink_frames;
     _Atomic uint64_t copies[4], copy_bytes[4];  // by stk_copy_kind; 0: host
-    uint32_t streams_made;
     uint64_t launches;  // of the stream, once it is gone
     uint64_t blocked;   // waits of workers, likewise
 

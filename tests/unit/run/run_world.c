@@ -576,6 +576,18 @@ static enum pen_status sync_all_process(struct pen_module *m,
     return PEN_OK;
 }
 
+static enum pen_status disturb_process(struct pen_module *m,
+                                       const struct pen_io *io,
+                                       struct pen_error *err)
+{
+    (void)m;
+    (void)err;
+    if (pen_io_index(io) == 2)
+        world.disturb();
+    pen_forward(io, 0, 0);
+    return PEN_OK;
+}
+
 // Adds a table in device memory, which it fills in open() and for each frame:
 // the frame comes out as the row of its input, copied from the table.
 static enum pen_status table_open(struct pen_module *m, struct pen_error *err)
@@ -695,6 +707,8 @@ static const struct pen_module_class classes[] = {
               sync_process),
     TRANSFORM("TContextSync", GPU | FWD, cuda_in, cuda_out, NULL,
               sync_all_process),
+    TRANSFORM("TDisturb", GPU | FWD, cuda_in, cuda_out, NULL,
+              disturb_process),
     { CLASS("TTable", TRANSFORM), .flags = GPU, .inputs = cuda_in,
       .outputs = cuda_out,
       .ops = { .open = table_open, .process = table_process,

@@ -36,6 +36,7 @@ struct world {
     _Atomic uint32_t stream_count;
     uintptr_t streams[WORLD_STREAMS];  // that CUDA modules got in open()
     struct gate *gate;                 // that TGate closes the stream with
+    void (*disturb)(void);             // called by TDisturb
     struct pen_frame *kept;            // that TThief kept
 };
 extern struct world world;

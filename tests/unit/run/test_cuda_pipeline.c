@@ -2,6 +2,7 @@
 
 #include "run_world.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -521,6 +522,97 @@ PEN_TEST(a_failing_sink_ends_a_device_pipeline_without_leaks)
     in_all_modes(error_then_clean);
 }
 
+static int (*pop_current)(void **context);
+
+static void pop_context(void)
+{
+    void *context;
+    assert_int_equal(pop_current(&context), 0);
+}
+
+PEN_TEST(a_module_that_leaves_another_context_current_is_named)
+{
+    void *library = dlopen(
+        pen_test_on_gpu() ? "libcuda.so.1" : pen_test_emulator(), RTLD_NOW);
+    assert_non_null(library);
+    void *symbol = dlsym(library, "cuCtxPopCurrent_v2");
+    memcpy(&pop_current, &symbol, sizeof(symbol));
+    struct run r;
+    run_init(&r);
+    world.disturb = pop_context;
+    const struct pen_error err = run_to_error(
+        &r, PIPE(MODULE("source", "TSource") "," MODULE(
+                     "a", "TDisturb") "," MODULE("sink", "TDeviceSink"),
+                 LINK("source", "a") "," LINK("a", "sink")));
+    assert_int_equal(err.status, PEN_E_STATE);
+    assert_string_equal(err.where, "a");
+    assert_non_null(strstr(err.text, "context"));
+    run_finish(&r);
+    dlclose(library);
+}
+
+// Who watches from another thread sees consistent numbers at every moment of a
+// pipeline's life.
+struct watcher {
+    const struct run *r;
+    _Atomic bool end;
+    _Atomic uint32_t looks;
+};
+
+static void *watch(void *cookie)
+{
+    struct watcher *w = cookie;
+    uint64_t frames = 0;
+    while (!atomic_load(&w->end)) {
+        const struct pen_stats s = stats_of(w->r);
+        struct pen_progress progress;
+        pen_pipeline_progress(w->r->p, &progress);
+        char *text = pen_pipeline_report_text(w->r->p);
+        char *json = pen_pipeline_report_json(w->r->p);
+        if (s.frames < frames || !text || !json || progress.frames < s.frames)
+            abort();
+        frames = s.frames;
+        pen_free(text);
+        pen_free(json);
+        if (pen_pipeline_state(w->r->p) == PEN_STATE_RUNNING && frames > 50)
+            pen_pipeline_drain(w->r->p);
+        atomic_fetch_add(&w->looks, 1);
+    }
+    return NULL;
+}
+
+static void watched(void)
+{
+    struct run r;
+    run_init(&r);
+    run_create(
+        &r,
+        PIPE(MODULE_P("source", "TSource",
+                      "\"frames\": 0, \"unknown\": true, "
+                      "\"grow\": 7") "," MODULE("a",
+                                                "TDevice") "," MODULE("sink",
+                                                                      "TSink"),
+             LINK("source", "a") "," LINK("a", "sink")));
+    struct watcher w = { .r = &r };
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, watch, &w), 0);
+    wait_until(&w.looks, 2);
+    RUN_OK(pen_pipeline_start(r.p, &err));
+    // The watcher asks for the end.
+    RUN_OK(pen_pipeline_wait(r.p, 20000000000, &err));
+    const uint32_t looks = atomic_load(&w.looks);
+    wait_until(&w.looks, looks + 2);
+    atomic_store(&w.end, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&world.sink[0].wrong), 0);
+    run_finish(&r);
+}
+
+PEN_TEST(a_pipeline_can_be_watched_and_drained_from_another_thread)
+{
+    in_all_modes(watched);
+}
+
 PEN_TEST(a_pipeline_needs_no_device_unless_a_module_does)
 {
     struct run r;
@@ -605,6 +697,8 @@ PEN_TEST_MAIN(
     PEN_CASE(stop_ends_a_pipeline_whose_actors_are_parked),
     PEN_CASE(nothing_is_reported_good_after_the_device_is_lost),
     PEN_CASE(a_failing_sink_ends_a_device_pipeline_without_leaks),
+    PEN_CASE(a_module_that_leaves_another_context_current_is_named),
+    PEN_CASE(a_pipeline_can_be_watched_and_drained_from_another_thread),
     PEN_CASE(a_pipeline_needs_no_device_unless_a_module_does),
     PEN_CASE(a_file_that_asks_for_a_real_device_gets_no_emulated_one),
     PEN_CASE(many_device_pipelines_leave_nothing_behind))
