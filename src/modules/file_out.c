@@ -1,10 +1,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "file_out.h"
@@ -141,6 +144,55 @@ enum pen_status stk_file_begin(struct stk_file_out *f, struct pen_error *err)
     return create_temp(f, err);
 }
 
+// A write to a FIFO without reader, or beyond the limit of file sizes, would
+// end the process of whoever uses the library. The signals come to the thread
+// that writes: they wait while it does, and those that it caused are taken
+// away before they can be delivered.
+struct signals {
+    sigset_t ours, before;
+    bool pipe_waits, size_waits;  // was pending already: somebody else's
+};
+
+static void signals_hold(struct signals *s)
+{
+    sigset_t pending;
+    sigemptyset(&pending);
+    sigpending(&pending);
+    s->pipe_waits = sigismember(&pending, SIGPIPE) == 1;
+    s->size_waits = sigismember(&pending, SIGXFSZ) == 1;
+    sigemptyset(&s->ours);
+    sigaddset(&s->ours, SIGPIPE);
+    sigaddset(&s->ours, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &s->ours, &s->before);
+}
+
+static void signals_release(const struct signals *s, int native)
+{
+    const struct timespec none = { 0 };
+    sigset_t caused;
+    sigemptyset(&caused);
+    if (native == EPIPE && !s->pipe_waits)
+        sigaddset(&caused, SIGPIPE);
+    if (native == EFBIG && !s->size_waits)
+        sigaddset(&caused, SIGXFSZ);
+    if (native == EPIPE || native == EFBIG) {
+        while (sigtimedwait(&caused, NULL, &none) < 0 && errno == EINTR)
+            ;
+    }
+    pthread_sigmask(SIG_SETMASK, &s->before, NULL);
+}
+
+static ssize_t write_parts(int fd, const struct iovec *parts, int count)
+{
+    struct signals signals;
+    signals_hold(&signals);
+    const ssize_t done = writev(fd, parts, count);
+    const int native = done < 0 ? errno : 0;
+    signals_release(&signals, native);
+    errno = native;
+    return done;
+}
+
 enum pen_status stk_file_write(struct stk_file_out *f, struct iovec *parts,
                                size_t count, struct pen_error *err)
 {
@@ -151,7 +203,7 @@ enum pen_status stk_file_write(struct stk_file_out *f, struct iovec *parts,
             continue;
         }
         const int batch = count < PARTS_AT_ONCE ? (int)count : PARTS_AT_ONCE;
-        ssize_t done = writev(f->fd, parts, batch);
+        ssize_t done = write_parts(f->fd, parts, batch);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)

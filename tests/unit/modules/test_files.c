@@ -524,6 +524,62 @@ PEN_TEST(a_limit_of_the_file_size_leaves_nothing_behind)
     free(big);
 }
 
+// In a child in which the signals have their deadly meaning: 0 if the write
+// only failed.
+static int write_deadly(const char *f, bool fifo)
+{
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+    struct pen_error err = { 0 };
+    int folder = -1, reader = -1;
+    static char big[100000];
+    struct iovec part = { big, sizeof(big) };
+    if (stk_folder_open(f, false, &folder, &err) != PEN_OK)
+        return 1;
+    if (fifo)
+        reader = open(in(f, "pipe"), O_RDONLY | O_NONBLOCK);
+    else if (setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 4096, 4096 }) != 0)
+        return 2;
+    struct stk_file_out o = { .folder = folder,
+                              .name = fifo ? "pipe" : "file",
+                              .path = "x",
+                              .mode = STK_OUT_NEW,
+                              .fd = -1 };
+    if (stk_file_begin(&o, &err) != PEN_OK)
+        return 3;
+    if (fifo)
+        close(reader);
+    if (stk_file_write(&o, &part, 1, &err) != PEN_E_IO)
+        return 4;
+    stk_file_abort(&o);
+    // The mask is as it was and nothing waits to be delivered.
+    sigset_t set;
+    sigpending(&set);
+    if (sigismember(&set, SIGPIPE) || sigismember(&set, SIGXFSZ))
+        return 5;
+    pthread_sigmask(SIG_BLOCK, NULL, &set);
+    if (sigismember(&set, SIGPIPE) || sigismember(&set, SIGXFSZ))
+        return 6;
+    return err.native == (fifo ? EPIPE : EFBIG) ? 0 : 7;
+}
+
+PEN_TEST(a_failing_write_does_not_end_the_process)
+{
+    (void)test_state;
+    const char *f = pen_test_folder();
+    assert_int_equal(mkfifo(in(f, "pipe"), 0600), 0);
+    for (int fifo = 0; fifo < 2; fifo++) {
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            _exit(write_deadly(f, fifo));
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
 // In a child with mounts of its own: 0 as it should be, 77 cannot mount.
 static int fill_small_disk(const char *f)
 {
@@ -613,5 +669,6 @@ PEN_TEST_MAIN(
     PEN_CASE(appending_continues_and_a_failure_takes_back_its_own_part),
     PEN_CASE(fifos_and_devices_are_written_directly),
     PEN_CASE(a_limit_of_the_file_size_leaves_nothing_behind),
+    PEN_CASE(a_failing_write_does_not_end_the_process),
     PEN_CASE(a_full_disk_leaves_nothing_behind),
     PEN_CASE(missing_folders_are_made_only_when_asked))
