@@ -55,8 +55,8 @@ static void on_error(j_common_ptr cinfo)
     char text[JMSG_LENGTH_MAX];
 
     (*cinfo->err->format_message)(cinfo, text);
-    e->status = pen_error_set(e->err, status_of(cinfo->err->msg_code), 0,
-                              "JPEG", "%s", text);
+    e->status = pen_error_set(e->err, status_of(cinfo->err->msg_code), 0, "",
+                              "JPEG: %s", text);
     leave(e);
 }
 
@@ -66,7 +66,7 @@ static void cut_off(j_decompress_ptr cinfo)
 
     const JDIMENSION row = cinfo->output_scanline + 1;
     e->status =
-        pen_error_set(e->err, PEN_E_DATA, 0, "JPEG",
+        pen_error_set(e->err, PEN_E_DATA, 0, "",
                       "JPEG is cut off: its data ends in row %u of %u",
                       row < cinfo->image_height ? row : cinfo->image_height,
                       cinfo->image_height);
@@ -137,7 +137,7 @@ static void limit_scans(j_common_ptr common)
 
     if (cinfo->input_scan_number > r->max_scans) {
         r->errors.status = pen_error_set(
-            r->errors.err, PEN_E_LIMIT, 0, "JPEG",
+            r->errors.err, PEN_E_LIMIT, 0, "",
             "JPEG of more than %d scans of %ux%u pixels", r->max_scans,
             cinfo->image_width, cinfo->image_height);
         leave(&r->errors);
@@ -165,7 +165,7 @@ static void limit_coefficients(struct reader *r)
     }
     if (bytes > memory_limit()) {
         r->errors.status = pen_error_set(
-            r->errors.err, PEN_E_LIMIT, 0, "JPEG",
+            r->errors.err, PEN_E_LIMIT, 0, "",
             "progressive JPEG of %ux%u pixels needs %llu MiB for its "
             "coefficients, more than half of the memory",
             cinfo->image_width, cinfo->image_height,
@@ -251,7 +251,7 @@ static void decode(struct reader *r)
     if ((int64_t)cinfo->image_width != d->header.width ||
         (int64_t)cinfo->image_height != d->header.height ||
         cinfo->num_components != d->header.channels) {
-        r->errors.status = pen_error_set(r->errors.err, PEN_E_DATA, 0, "JPEG",
+        r->errors.status = pen_error_set(r->errors.err, PEN_E_DATA, 0, "",
                                          "JPEG with contradicting headers");
         leave(&r->errors);
     }
@@ -328,7 +328,7 @@ static void dst_init(j_compress_ptr cinfo)
 static boolean dst_full(j_compress_ptr cinfo)
 {
     struct writer *w = (struct writer *)cinfo->err;
-    w->errors.status = pen_error_set(w->errors.err, PEN_E_LIMIT, 0, "JPEG",
+    w->errors.status = pen_error_set(w->errors.err, PEN_E_LIMIT, 0, "",
                                      "JPEG is larger than the %zu bytes that "
                                      "were planned for it",
                                      w->e->room);
@@ -414,11 +414,11 @@ enum pen_status stk_jpeg_encode(struct stk_encode *e, struct pen_error *err)
     e->bytes = 0;
     if (e->in->format != PEN_FMT_MONO && e->in->format != PEN_FMT_RGB &&
         e->in->format != PEN_FMT_BGR)
-        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "JPEG",
+        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "",
                              "JPEG is made of MONO, RGB or BGR pictures");
     // libjpeg writes a byte before it looks whether there was room for it.
     if (!e->room)
-        return pen_error_set(err, PEN_E_LIMIT, 0, "JPEG",
+        return pen_error_set(err, PEN_E_LIMIT, 0, "",
                              "no room was planned for the JPEG");
     w.cinfo.err = errors_init(&w.errors, err);
     if (!setjmp(w.errors.leave)) {

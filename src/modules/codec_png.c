@@ -23,7 +23,7 @@ _Noreturn static void on_error(png_structp png, png_const_charp text)
     const bool memory = strstr(text, "emory") != NULL;
     if (e->status == PEN_OK)
         e->status = pen_error_set(e->err, memory ? PEN_E_NOMEM : PEN_E_DATA, 0,
-                                  "PNG", "%s", text);
+                                  "", "PNG: %s", text);
     png_longjmp(png, 1);
 }
 
@@ -51,8 +51,8 @@ static void release(png_structp png, png_voidp memory)
 static enum pen_status no_memory(struct errors *e)
 {
     if (e->status == PEN_OK)
-        e->status = pen_error_set(e->err, PEN_E_NOMEM, 0, "PNG",
-                                  "no memory for libpng");
+        e->status =
+            pen_error_set(e->err, PEN_E_NOMEM, 0, "", "no memory for libpng");
     return e->status;
 }
 
@@ -71,7 +71,7 @@ static void read_bytes(png_structp png, png_bytep to, size_t n)
     struct reader *r = png_get_io_ptr(png);
     if (n > r->d->bytes - r->at) {
         r->errors.status = pen_error_set(
-            r->errors.err, PEN_E_DATA, 0, "PNG",
+            r->errors.err, PEN_E_DATA, 0, "",
             "PNG is cut off: its data ends after %zu bytes", r->d->bytes);
         png_error(png, "cut off");
     }
@@ -171,7 +171,7 @@ static void write_bytes(png_structp png, png_bytep from, size_t n)
     struct writer *w = png_get_io_ptr(png);
     struct stk_encode *e = w->e;
     if (n > e->room - e->bytes) {
-        w->errors.status = pen_error_set(w->errors.err, PEN_E_LIMIT, 0, "PNG",
+        w->errors.status = pen_error_set(w->errors.err, PEN_E_LIMIT, 0, "",
                                          "PNG is larger than the %zu bytes "
                                          "that were planned for it",
                                          e->room);
@@ -251,7 +251,7 @@ enum pen_status stk_png_encode(struct stk_encode *e, struct pen_error *err)
 
     e->bytes = 0;
     if (color_type(e->in->format, &px) < 0)
-        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "PNG",
+        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "",
                              "PNG is made of MONO, RGB, BGR, RGBA or BGRA "
                              "pictures");
     w.png =

@@ -18,7 +18,7 @@ static enum pen_status io_error(struct pen_error *err, int native,
                                 const char *path, const char *what)
 {
     return pen_error_set(err, native == ENOMEM ? PEN_E_NOMEM : PEN_E_IO, native,
-                         path, "cannot %s \"%s\": %s", what, path,
+                         "", "cannot %s \"%s\": %s", what, path,
                          strerror(native));
 }
 
@@ -122,7 +122,7 @@ enum pen_status stk_file_begin(struct stk_file_out *f, struct pen_error *err)
     f->direct = f->existed = false;
     PEN_TRY(stk_file_look(f->folder, f->name, f->path, &now, err));
     if (now.link)
-        return pen_error_set(err, PEN_E_IO, ELOOP, f->path,
+        return pen_error_set(err, PEN_E_IO, ELOOP, "",
                              "\"%s\" is a link: it is not written through; "
                              "name the file itself",
                              f->path);
@@ -137,7 +137,7 @@ enum pen_status stk_file_begin(struct stk_file_out *f, struct pen_error *err)
     if (f->mode == STK_OUT_APPEND)
         return begin_append(f, err);
     if (f->mode == STK_OUT_NEW && now.exists)
-        return pen_error_set(err, PEN_E_IO, EEXIST, f->path,
+        return pen_error_set(err, PEN_E_IO, EEXIST, "",
                              "\"%s\" exists: set overwrite to replace it or "
                              "append to continue it",
                              f->path);

@@ -271,7 +271,7 @@ static enum pen_status open_file(const char *path, int *fd, off_t *size,
             close(*fd);
         *fd = -1;
         return pen_error_set(err, native == ENOMEM ? PEN_E_NOMEM : PEN_E_IO,
-                             native, path, "cannot open \"%s\": %s", path,
+                             native, "", "cannot open \"%s\": %s", path,
                              strerror(native));
     }
     *size = st.st_size;
@@ -280,11 +280,11 @@ static enum pen_status open_file(const char *path, int *fd, off_t *size,
     close(*fd);
     *fd = -1;
     if (S_ISDIR(st.st_mode))
-        return pen_error_set(err, PEN_E_IO, EISDIR, path,
+        return pen_error_set(err, PEN_E_IO, EISDIR, "",
                              "\"%s\" is a folder; its pictures are read as "
                              "\"%s/*.jpg\"",
                              path, path);
-    return pen_error_set(err, PEN_E_IO, 0, path,
+    return pen_error_set(err, PEN_E_IO, 0, "",
                          "\"%s\" is no regular file: a frame's size must be "
                          "known before it is read",
                          path);
@@ -297,7 +297,7 @@ static enum pen_status check_raw_size(const char *path, off_t size,
 {
     if (size > 0 && (uint64_t)size % layout->bytes == 0)
         return PEN_OK;
-    return pen_error_set(err, PEN_E_DATA, 0, path,
+    return pen_error_set(err, PEN_E_DATA, 0, "",
                          "\"%s\" has %lld bytes, but a frame of %s %dx%d takes "
                          "%zu: no whole number of frames%s",
                          path, (long long)size,
@@ -438,14 +438,14 @@ static enum pen_status open_next(struct state *st, const struct params *p,
                                  struct pen_error *err)
 {
     if (!stk_sequence_path(&st->files, st->next, st->path, sizeof(st->path)))
-        return pen_error_set(err, PEN_E_IO, ENAMETOOLONG, p->pattern,
+        return pen_error_set(err, PEN_E_IO, ENAMETOOLONG, "",
                              "a path of more than %d bytes", MAX_PATH - 1);
     st->at = 0;
     PEN_TRY(open_file(st->path, &st->fd, &st->size, err));
     if (st->layout.bytes)
         return check_raw_size(st->path, st->size, p, &st->layout, err);
     if (st->size == 0)
-        return pen_error_set(err, PEN_E_DATA, 0, st->path, "\"%s\" is empty",
+        return pen_error_set(err, PEN_E_DATA, 0, "", "\"%s\" is empty",
                              st->path);
     return PEN_OK;
 }
@@ -497,11 +497,11 @@ static enum pen_status read_all(struct state *st, struct iovec *parts,
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return pen_error_set(err, PEN_E_IO, errno, st->path,
+            return pen_error_set(err, PEN_E_IO, errno, "",
                                  "cannot read \"%s\": %s", st->path,
                                  strerror(errno));
         if (got == 0)
-            return pen_error_set(err, PEN_E_IO, 0, st->path,
+            return pen_error_set(err, PEN_E_IO, 0, "",
                                  "\"%s\" shrank while it was read: from %lld "
                                  "to %lld bytes",
                                  st->path, (long long)st->size, (long long)at);
@@ -585,7 +585,7 @@ static enum pen_status process(struct pen_module *m, const struct pen_io *io,
     // Somebody who still writes the file would leave half a frame here.
     struct stat now;
     if (fstat(st->fd, &now) == 0 && now.st_size != st->size)
-        return pen_error_set(err, PEN_E_IO, 0, st->path,
+        return pen_error_set(err, PEN_E_IO, 0, "",
                              "\"%s\" %s while it was read: from %lld to %lld "
                              "bytes",
                              st->path,

@@ -165,8 +165,8 @@ static enum pen_status list_folder(struct stk_sequence *s, uint64_t first,
     DIR *dir = opendir(folder);
     if (!dir)
         return pen_error_set(err, errno == ENOMEM ? PEN_E_NOMEM : PEN_E_IO,
-                             errno, folder, "cannot read folder \"%s\": %s",
-                             folder, strerror(errno));
+                             errno, "", "cannot read folder \"%s\": %s", folder,
+                             strerror(errno));
     size_t room = 0;
     bool ok = true;
     errno = 0;
@@ -183,10 +183,10 @@ static enum pen_status list_folder(struct stk_sequence *s, uint64_t first,
     const int native = errno;
     closedir(dir);
     if (!ok)
-        return pen_error_set(err, PEN_E_NOMEM, 0, folder,
+        return pen_error_set(err, PEN_E_NOMEM, 0, "",
                              "no memory for the list of files");
     if (native)
-        return pen_error_set(err, PEN_E_IO, native, folder,
+        return pen_error_set(err, PEN_E_IO, native, "",
                              "cannot read folder \"%s\": %s", folder,
                              strerror(native));
     return PEN_OK;
@@ -199,8 +199,8 @@ enum pen_status stk_sequence_open(struct stk_sequence *s, const char *pattern,
     *s = (struct stk_sequence){ 0 };
     const char *wrong = stk_pattern_parse(pattern, &s->pattern);
     if (wrong)
-        return pen_error_set(err, PEN_E_CONFIG, 0, pattern, "\"%s\" is %s",
-                             pattern, wrong);
+        return pen_error_set(err, PEN_E_CONFIG, 0, "", "\"%s\" is %s", pattern,
+                             wrong);
     if (s->pattern.kind == STK_PATTERN_PLAIN) {
         s->count = 1;
         return PEN_OK;
@@ -210,7 +210,7 @@ enum pen_status stk_sequence_open(struct stk_sequence *s, const char *pattern,
     uint64_t last = s->pattern.max;
     if (s->pattern.kind == STK_PATTERN_NUMBERED) {
         if (first > s->pattern.max)
-            return pen_error_set(err, PEN_E_CONFIG, 0, pattern,
+            return pen_error_set(err, PEN_E_CONFIG, 0, "",
                                  "startIndex %llu has more digits than the %u "
                                  "of \"%s\"",
                                  (unsigned long long)first, s->pattern.digits,
@@ -226,9 +226,9 @@ enum pen_status stk_sequence_open(struct stk_sequence *s, const char *pattern,
     if (!s->count) {
         stk_sequence_close(s);
         if (s->pattern.kind == STK_PATTERN_GLOB)
-            return pen_error_set(err, PEN_E_IO, ENOENT, pattern,
+            return pen_error_set(err, PEN_E_IO, ENOENT, "",
                                  "no file matches \"%s\"", pattern);
-        return pen_error_set(err, PEN_E_IO, ENOENT, pattern,
+        return pen_error_set(err, PEN_E_IO, ENOENT, "",
                              "no file matches \"%s\" with a number from %llu "
                              "to %llu",
                              pattern, (unsigned long long)first,

@@ -154,7 +154,7 @@ static enum pen_status add_inputs(struct state *st,
     }
     stk_sequence_close(&files);
     return ok ? PEN_OK
-              : pen_error_set(err, PEN_E_NOMEM, 0, pattern,
+              : pen_error_set(err, PEN_E_NOMEM, 0, "",
                               "no memory for the list of inputs");
 }
 
@@ -207,25 +207,25 @@ static enum pen_status look(struct pen_module *m, struct state *st,
     if (!now.exists)
         return PEN_OK;
     if (now.link)
-        return pen_error_set(err, PEN_E_IO, ELOOP, st->path,
+        return pen_error_set(err, PEN_E_IO, ELOOP, "",
                              "\"%s\" is a link: it is not written through; "
                              "name the file itself",
                              st->path);
     if (now.folder)
-        return pen_error_set(err, PEN_E_IO, EISDIR, st->path,
-                             "\"%s\" is a folder", st->path);
+        return pen_error_set(err, PEN_E_IO, EISDIR, "", "\"%s\" is a folder",
+                             st->path);
     if (now.special)
         return PEN_OK;
     PEN_TRY(know_inputs(m, st, err));
     const struct inode key = { now.dev, now.ino };
     if (st->input_count &&
         bsearch(&key, st->inputs, st->input_count, sizeof(key), by_inode))
-        return pen_error_set(err, PEN_E_IO, EEXIST, st->path,
+        return pen_error_set(err, PEN_E_IO, EEXIST, "",
                              "\"%s\" is an input of this pipeline and is not "
                              "written over",
                              st->path);
     if (mode_of(st, p) == STK_OUT_NEW)
-        return pen_error_set(err, PEN_E_IO, EEXIST, st->path,
+        return pen_error_set(err, PEN_E_IO, EEXIST, "",
                              st->written
                                  ? "\"%s\" holds the frame before: a pattern "
                                    "like out/????.raw gives each its file, "
@@ -249,17 +249,17 @@ static enum pen_status set_path(struct state *st, uint64_t number,
     const struct stk_pattern *pattern = &st->pattern;
     if (!stk_pattern_name(pattern, number, st->name, sizeof(st->name))) {
         if (pattern->kind == STK_PATTERN_NUMBERED && number > pattern->max)
-            return pen_error_set(err, PEN_E_LIMIT, 0, pattern->text,
+            return pen_error_set(err, PEN_E_LIMIT, 0, "",
                                  "number %llu does not fit the %u digits of "
                                  "\"%s\"",
                                  (unsigned long long)number, pattern->digits,
                                  pattern->text);
-        return pen_error_set(err, PEN_E_IO, ENAMETOOLONG, pattern->text,
+        return pen_error_set(err, PEN_E_IO, ENAMETOOLONG, "",
                              "a file's name has at most %d bytes", NAME_MAX);
     }
     if (snprintf(st->path, sizeof(st->path), "%.*s%s", (int)pattern->folder,
                  pattern->text, st->name) >= (int)sizeof(st->path))
-        return pen_error_set(err, PEN_E_IO, ENAMETOOLONG, pattern->text,
+        return pen_error_set(err, PEN_E_IO, ENAMETOOLONG, "",
                              "a path has at most %d bytes", PATH_MAX - 1);
     return PEN_OK;
 }
@@ -274,7 +274,7 @@ static enum pen_status open_module(struct pen_module *m, struct pen_error *err)
     st->opened = true;
     const char *wrong = stk_pattern_parse(p->pattern, &st->pattern);
     if (wrong)
-        return pen_error_set(err, PEN_E_CONFIG, 0, p->pattern, "\"%s\" is %s",
+        return pen_error_set(err, PEN_E_CONFIG, 0, "", "\"%s\" is %s",
                              p->pattern, wrong);
 
     // Before the first frame is written, let alone an old one lost.
@@ -283,7 +283,7 @@ static enum pen_status open_module(struct pen_module *m, struct pen_error *err)
         PEN_TRY(set_path(st, (uint64_t)p->start_index + expected - 1, err));
     PEN_TRY(set_path(st, (uint64_t)p->start_index, err));
     if (!stk_pattern_folder(&st->pattern, folder, sizeof(folder)))
-        return pen_error_set(err, PEN_E_IO, ENAMETOOLONG, p->pattern,
+        return pen_error_set(err, PEN_E_IO, ENAMETOOLONG, "",
                              "a path has at most %d bytes", PATH_MAX - 1);
     PEN_TRY(stk_folder_open(folder, true, &st->folder, err));
     return look(m, st, err);

@@ -200,7 +200,7 @@ static enum pen_status jpeg_frame_header(const uint8_t *s, uint32_t marker,
     // Baseline, extended, progressive; the last two also arithmetic.
     if (marker != 0xc0 && marker != 0xc1 && marker != 0xc2 && marker != 0xc9 &&
         marker != 0xca)
-        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "JPEG",
+        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "",
                              "lossless or hierarchical JPEG (SOF%u) is not "
                              "decoded",
                              marker - 0xc0);
@@ -211,11 +211,11 @@ static enum pen_status jpeg_frame_header(const uint8_t *s, uint32_t marker,
     out->progressive = marker == 0xc2 || marker == 0xca;
     out->arithmetic = marker >= 0xc9;
     if (out->depth != 8)
-        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "JPEG",
+        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "",
                              "JPEG of %d bits a sample; only 8 are decoded",
                              out->depth);
     if (!out->width || !out->height)
-        return pen_error_set(err, PEN_E_DATA, 0, "JPEG",
+        return pen_error_set(err, PEN_E_DATA, 0, "",
                              "JPEG header gives the size %dx%d", out->width,
                              out->height);
     switch (out->channels) {
@@ -227,7 +227,7 @@ static enum pen_status jpeg_frame_header(const uint8_t *s, uint32_t marker,
         out->format = PEN_FMT_RGB;
         return PEN_OK;
     default:
-        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "JPEG",
+        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "",
                              "JPEG of %d components; 1, 3 or 4 are decoded",
                              out->channels);
     }
@@ -246,7 +246,7 @@ static enum pen_status jpeg_header(const struct stk_bytes *b,
         unsigned skipped = 0;
         for (;;) {
             if (!get(b, at, m, 2))
-                return pen_error_set(err, PEN_E_DATA, 0, "JPEG",
+                return pen_error_set(err, PEN_E_DATA, 0, "",
                                      "JPEG ends within its header, after %llu "
                                      "bytes",
                                      (unsigned long long)at);
@@ -254,7 +254,7 @@ static enum pen_status jpeg_header(const struct stk_bytes *b,
                 break;
             at++;
             if (++skipped > 1 << 20)
-                return pen_error_set(err, PEN_E_DATA, 0, "JPEG",
+                return pen_error_set(err, PEN_E_DATA, 0, "",
                                      "no JPEG marker where one must stand");
         }
         const uint32_t marker = m[1];
@@ -262,7 +262,7 @@ static enum pen_status jpeg_header(const struct stk_bytes *b,
         if (marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8))
             continue;
         if (marker == 0xd9 || marker == 0xda)
-            return pen_error_set(err, PEN_E_DATA, 0, "JPEG",
+            return pen_error_set(err, PEN_E_DATA, 0, "",
                                  "JPEG without a frame header");
 
         uint8_t s[14];
@@ -278,7 +278,7 @@ static enum pen_status jpeg_header(const struct stk_bytes *b,
         if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 &&
             marker != 0xc8 && marker != 0xcc) {
             if (length < 8 || have < 8)
-                return pen_error_set(err, PEN_E_DATA, 0, "JPEG",
+                return pen_error_set(err, PEN_E_DATA, 0, "",
                                      "JPEG ends within its frame header");
             return jpeg_frame_header(s + 2, marker, out, err);
         }
@@ -295,17 +295,17 @@ static enum pen_status png_header(const struct stk_bytes *b,
     uint8_t s[25];
     if (!get(b, 8, s, sizeof(s)) || be32(s) != 13 ||
         memcmp(s + 4, "IHDR", 4) != 0)
-        return pen_error_set(err, PEN_E_DATA, 0, "PNG",
+        return pen_error_set(err, PEN_E_DATA, 0, "",
                              "PNG without a header chunk");
     const uint32_t width = be32(s + 8), height = be32(s + 12);
     const uint32_t type = s[17];
     if (!width || !height || width > INT32_MAX || height > INT32_MAX)
-        return pen_error_set(err, PEN_E_DATA, 0, "PNG",
+        return pen_error_set(err, PEN_E_DATA, 0, "",
                              "PNG header gives the size %ux%u", width, height);
 
     static const uint8_t channels[7] = { 1, 0, 3, 1, 2, 0, 4 };
     if (type > 6 || !channels[type])
-        return pen_error_set(err, PEN_E_DATA, 0, "PNG",
+        return pen_error_set(err, PEN_E_DATA, 0, "",
                              "PNG header gives the colour type %u", type);
     out->width = (int32_t)width;
     out->height = (int32_t)height;
@@ -364,10 +364,10 @@ enum pen_status stk_image_header_check(const struct stk_image_header *header,
     const char *name = pen_codec_name(header->codec);
     const uint64_t pixels = (uint64_t)header->width * (uint64_t)header->height;
     if (pixels > STK_MAX_PIXELS)
-        return pen_error_set(err, PEN_E_LIMIT, 0, name,
-                             "the header claims %dx%d pixels (%llu million); "
-                             "at most %d million are decoded",
-                             header->width, header->height,
+        return pen_error_set(err, PEN_E_LIMIT, 0, "",
+                             "the %s header claims %dx%d pixels (%llu "
+                             "million); at most %d million are decoded",
+                             name, header->width, header->height,
                              (unsigned long long)(pixels / 1000000),
                              STK_MAX_PIXELS / 1000000);
 
@@ -381,7 +381,7 @@ enum pen_status stk_image_header_check(const struct stk_image_header *header,
         least =
             pixels / 8 * (uint64_t)(header->depth * header->channels) / 1032;
     if (bytes && bytes < least)
-        return pen_error_set(err, PEN_E_DATA, 0, name,
+        return pen_error_set(err, PEN_E_DATA, 0, "",
                              "%s is cut off: %zu bytes cannot hold the %dx%d "
                              "pixels that the header claims",
                              name, bytes, header->width, header->height);
