@@ -65,6 +65,8 @@ static inline void probe_open(void)
     CU(cuMemcpyDtoDAsync(scratch, probe.flag, 4, probe.setter));
     probe_mix(scratch, scratch, 16, 1, 1, probe.setter);
     assert_int_equal(probe_launch(probe.wait, 1, probe.setter, &wait), 0);
+    struct probe_store store = { scratch, 1, 0 };
+    assert_int_equal(probe_launch(probe.store, 1, probe.setter, &store), 0);
     CU(cuMemcpyDtoHAsync(probe.zero, scratch, 4, probe.setter));
     CU(cuStreamSynchronize(probe.setter));
     CU(cuMemsetD8Async(scratch, 0, 64, NULL));
