@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <locale.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -223,9 +224,10 @@ enum pen_status stk_cu_result(struct pen_device *dev, struct pen_error *err,
 enum pen_status stk_cu_lost(struct pen_device *dev, struct pen_error *err,
                             const char *call)
 {
-    if (atomic_load_explicit(&dev->lost, memory_order_acquire) != STK_LOST_YES)
-        return pen_error_set(err, PEN_E_LOST, 0, dev->where,
-                             "%s was not made: the device has been lost", call);
+    // Another thread is writing down the cause at this very moment.
+    while (atomic_load_explicit(&dev->lost, memory_order_acquire) ==
+           STK_LOST_SETTING)
+        sched_yield();
     return pen_error_set(err, PEN_E_LOST, dev->cause.native, dev->where,
                          "%.120s was not made: the device was lost by %.300s",
                          call, dev->cause.text);
