@@ -158,8 +158,10 @@ static void run_dropping(const char *json, uint32_t frames, struct run *r)
     run_init(r);
     run_create(r, json);
     RUN_OK(pen_pipeline_start(r->p, &err));
-    // The source is not held back by a sink that takes nothing.
-    wait_until(&world.produced, frames);
+    // The source is not held back by a sink that takes nothing; it has put its
+    // last frame when its drain() is called.
+    wait_until(&world.drained, 1);
+    assert_int_equal(atomic_load(&world.produced), frames);
     for (uint32_t i = 0; i < frames; i++)
         sem_post(&world.tokens);
     RUN_OK(pen_pipeline_wait(r->p, 20000000000, &err));
