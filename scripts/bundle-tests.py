@@ -28,6 +28,11 @@ for pattern; do
         test_emu_*) PENSTOCK_TEST_DEVICE=emulated ;; # of the emulator itself
         *) PENSTOCK_TEST_DEVICE=$device ;;
         esac
+        unset PENSTOCK_TEST_KEEP_CONTEXT
+        case $(basename "$test") in
+        test_mod_* | test_*pipeline | test_custom*)
+            export PENSTOCK_TEST_KEEP_CONTEXT=1 ;; # they open many devices
+        esac
         export PENSTOCK_TEST_DEVICE
         start=$(date +%s)
         timeout "${PENSTOCK_TEST_TIMEOUT:-60}" "$test" >"$log.one" 2>&1
@@ -64,6 +69,10 @@ def main():
                 place = os.path.join(target, os.path.relpath(folder, build))
                 os.makedirs(place, exist_ok=True)
                 shutil.copy2(os.path.join(folder, name), place)
+    # Files of the source tree that tests read, at their places.
+    for name in ("examples", "scripts", "tests/golden", "docs/guide",
+                 "docs/reference", "include"):
+        shutil.copytree(name, os.path.join(target, name), dirs_exist_ok=True)
     path = os.path.join(target, "run")
     with open(path, "w") as f:
         f.write(RUN)

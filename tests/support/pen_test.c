@@ -1,5 +1,6 @@
 #include "pen_test.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -131,6 +132,22 @@ int pen_test_detect_leaks(void)
     return detect_leaks;
 }
 
+// Keep the GPU's primary context alive for the whole program, so that each
+// device that a test opens finds it there instead of making it anew.
+static void keep_context(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    int (*init)(unsigned) = NULL;
+    int (*retain)(void **, int) = NULL;
+    if (library) {
+        *(void **)&init = dlsym(library, "cuInit");
+        *(void **)&retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+    }
+    void *context;
+    if (!init || !retain || init(0) != 0 || retain(&context, 0) != 0)
+        print_message("# the context of device 0 cannot be kept\n");
+}
+
 int pen_test_run(int argc, char **argv, const struct CMUnitTest *tests,
                  size_t count)
 {
@@ -154,6 +171,8 @@ int pen_test_run(int argc, char **argv, const struct CMUnitTest *tests,
     atexit(remove_folders);
     // A test that hangs is to be found by what was printed before.
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (pen_test_on_gpu() && getenv("PENSTOCK_TEST_KEEP_CONTEXT"))
+        keep_context();
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return _cmocka_run_group_tests(name, tests, count, NULL, NULL) ? 1 : 0;
 }
