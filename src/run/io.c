@@ -224,6 +224,10 @@ enum pen_status pen_module_fill_device(struct pen_module *m, uint64_t address,
         return PEN_OK;
     struct stk_staging *s = NULL;
     PEN_TRY(take_staging(m, count, &s, err));
+    // Every point of a lost device counts as reached, but copies may go on.
+    if (stk_device_lost(p->device))
+        return pen_error_set(err, PEN_E_LOST, 0, m->id,
+                             "the device is no longer usable");
     memcpy(s->memory, bytes, count);
     // From here on the copy may be under way whatever is returned.
     s->in_call = true;

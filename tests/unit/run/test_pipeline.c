@@ -3,6 +3,7 @@
 #include "run_world.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <time.h>
 
 #include <jansson.h>
@@ -630,6 +631,15 @@ PEN_TEST(a_frame_that_breaks_the_plan_is_an_error_whatever_the_policy)
 
 // --- stop -------------------------------------------------------------------
 
+static void *give_tokens(void *cookie)
+{
+    while (!atomic_load(&world.stuck)) {
+        sem_post(&world.tokens);
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    return cookie;
+}
+
 PEN_TEST(stop_works_while_every_queue_is_full)
 {
     struct run r;
@@ -647,11 +657,14 @@ PEN_TEST(stop_works_while_every_queue_is_full)
     struct pen_error why = { 0 };
     assert_int_equal(pen_pipeline_wait(r.p, 1000000, &why), PEN_E_TIMEOUT);
     assert_int_equal(pen_pipeline_state(r.p), PEN_STATE_RUNNING);
-    // The sink is in its call until it gets a token; then it is over.
-    sem_post(&world.tokens);
-    sem_post(&world.tokens);
-    sem_post(&world.tokens);
+    // The sink is in its call until it gets a token, before or after it is
+    // told to stop.
+    pthread_t thread;
+    atomic_store(&world.stuck, 0);
+    assert_int_equal(pthread_create(&thread, NULL, give_tokens, NULL), 0);
     RUN_OK(pen_pipeline_stop(r.p, 20000000000, &err));
+    atomic_store(&world.stuck, 1);
+    pthread_join(thread, NULL);
     assert_int_equal(pen_pipeline_state(r.p), PEN_STATE_STOPPED);
     RUN_OK(pen_pipeline_stop(r.p, 20000000000, &err));
     run_finish(&r);
