@@ -667,11 +667,11 @@ static const struct pen_kernel_image *const images[] = { &fixture_image, NULL };
                .open = note_open, .prepare = PREPARE,                          \
                .process = source_process, .drain = note_drain,                 \
                .close = note_close } }
-#define TRANSFORM(NAME, FLAGS, IN, OUT, PROPS, PROCESS, ...)                   \
+#define TRANSFORM(NAME, FLAGS, IN, OUT, PROPS, ...)                            \
     { CLASS(NAME, TRANSFORM), .flags = FLAGS, .inputs = IN, .outputs = OUT,    \
       .props = PROPS, .kernels = (FLAGS) & PEN_CLASS_CUDA ? images : NULL,     \
-      .ops = { .open = note_open, .process = PROCESS, .drain = note_drain,     \
-               .close = note_close, __VA_ARGS__ } }
+      .ops = { .open = note_open, .drain = note_drain, .close = note_close,    \
+               .process = __VA_ARGS__ } }
 #define SINK(NAME, FLAGS, IN, PROCESS, DRAIN)                                    \
     { CLASS(NAME, SINK), .flags = FLAGS, .inputs = IN,                         \
       .props = sink_props,                                                     \
