@@ -297,7 +297,11 @@ pen_launch(const struct pen_io *io, const struct pen_kernel_image *image,
            size_t args_size, struct pen_error *err);
 
 // Queue a copy of all planes between two acquired views (ON_STREAM) of equal
-// format and size: linear where the layouts agree, by rows where not.
+// format and size: linear where the layouts agree, by rows where not. Two
+// views acquired ON_HOST are copied now, and counted as copied by the CPU.
+// Errors: PEN_E_ARG          formats or sizes differ
+//         PEN_E_UNSUPPORTED  host to host on the stream, pageable memory
+//         PEN_E_DRIVER, PEN_E_LOST
 // Thread: data.
 PEN_API PEN_NODISCARD enum pen_status
 pen_copy(const struct pen_io *io, const struct pen_view *dst,
