@@ -694,7 +694,7 @@ static enum pen_status load(struct pen_device *dev, struct stk_kernels *k,
             dev, err, cuModuleGetFunction(&k->functions[i], k->module, entry));
         // Drivers from 12.2 on load a kernel at its first launch, and may wait
         // for the whole context then: not in the middle of a run.
-        if (status == PEN_OK && dev->cu.cuFuncLoad)
+        if (status == PEN_OK && STK_CU_HAS(dev, cuFuncLoad))
             status = STK_CU(dev, err, cuFuncLoad(k->functions[i]));
         if (status != PEN_OK) {
             STK_CU_END(dev, cuModuleUnload(k->module));

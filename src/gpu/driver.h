@@ -57,8 +57,11 @@ const char *stk_cu_repair(CUresult result);
          ? stk_cu_lost((dev), (err), #call)                                    \
          : stk_cu_result((dev), (err), (dev)->cu.call, #call))
 
-// The same for releasing things, which has nobody to return an error to: the
-// call is made on a lost device too, and a failure is logged.
+// Whether the driver has a function that it MAY have.
+#define STK_CU_HAS(dev, name) ((dev)->cu.name != NULL)
+
+// The same as STK_CU for releasing things, which has nobody to return an error
+// to: the call is made on a lost device too, and a failure is logged.
 #define STK_CU_END(dev, call) stk_cu_end((dev), (dev)->cu.call, #call)
 
 PEN_NODISCARD enum pen_status stk_cu_result(struct pen_device *dev,

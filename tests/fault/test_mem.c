@@ -2,7 +2,9 @@
 // fail, in turn, once and for ever: each failure is told with its sizes,
 // nothing is left behind, and what existed before is as it was.
 
+#include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "src/mem/frame.h"
 #include "src/mem/pool.h"
@@ -253,40 +255,59 @@ PEN_TEST(a_failed_wrap_leaves_foreign_memory_with_its_owner)
     assert_null(b);
 }
 
-// The reaper needs memory and a thread. Without them who frees has to wait,
-// but must not free too early.
+static void *open_later(void *gate)
+{
+    usleep(50000);
+    gate_open(gate);
+    return NULL;
+}
+
+static void count_call(void *count)
+{
+    __atomic_fetch_add((unsigned *)count, 1, __ATOMIC_RELAXED);
+}
+
+// The reaper needs a place for each waiter. Where no more can be had, who
+// frees has to wait, but must not free too early.
 static void frees_without_memory(struct fixture *f)
 {
     struct stk_stream *s = fixture_stream(f, "s");
+    struct gate gate;
+    gate_create(f, &gate);
     uint64_t address = 0;
     FIXTURE_OK(
         stk_device_alloc(f->dev, 4096, "test", PEN_HERE, &address, &err));
     struct stk_pool *pool = make_pool(f, PEN_MEM_HOST, 4096, 2);
     struct stk_buffer *free_one = take(pool), *late = take(pool);
     struct stk_point p[2];
+    gate_queue(f, &gate, s);
     for (int i = 0; i < 2; i++) {
         fixture_fill(f, s, address, 1, 1024);
         p[i] = fixture_record(f, s);
         stk_buffer_used(i ? late : free_one, p[i], PEN_READ);
     }
     stk_buffer_unref(free_one);
+    assert_false(stk_point_reached(p[0]));
 
+    unsigned called = 0, asked = 0;
     pen_alloc_fail_arm(1, true);
+    while (stk_point_when(p[1], count_call, &called, NULL) == PEN_OK)
+        assert_true(++asked < 1u << 20);
+    pthread_t opener;
+    assert_int_equal(pthread_create(&opener, NULL, open_later, &gate), 0);
     stk_pool_destroy(&pool);
     pen_alloc_fail_disarm();
     assert_true(stk_point_reached(p[0]));
     assert_int_equal(fixture_live(f->ledger, STK_RES_HOST), 1);
 
-    fixture_fill(f, s, address, 1, 1024);
-    const struct stk_point last = fixture_record(f, s);
-    stk_buffer_used(late, last, PEN_READ);
-    pen_alloc_fail_arm(1, true);
+    FIXTURE_OK(stk_point_wait(p[1], &err));
     stk_buffer_unref(late);
-    pen_alloc_fail_disarm();
-    assert_true(stk_point_reached(last));
     assert_int_equal(fixture_live(f->ledger, STK_RES_HOST), 0);
+    assert_int_equal(pthread_join(opener, NULL), 0);
     stk_device_free(f->dev, address, 4096);
     stk_stream_destroy(&s);
+    assert_int_equal(called, asked);
+    gate_free(f, &gate);
 }
 
 PEN_TEST(nothing_is_freed_too_early_when_there_is_no_memory_to_wait_with)

@@ -68,7 +68,9 @@ def outside_macro(path, text, names):
         taken = re.match(r"\s*\.\s*(\w+)", rest)
         if taken and (path, taken.group(1)) in UNCHECKED:
             continue
-        if taken and taken.group(1) == "call" and path == "src/gpu/driver.h":
+        if taken and path == "src/gpu/driver.h" and (
+                taken.group(1) == "call" or
+                re.match(r"\s*\.\s*name != NULL", rest)):
             continue
         if not taken and re.search(r"stk_driver_open\(\s*[^,()]+,\s*&\w+$",
                                    text[:found.start()]):
