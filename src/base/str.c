@@ -53,6 +53,19 @@ void stk_text_add(struct stk_text *t, const char *s)
     stk_text_add_n(t, s, strlen(s));
 }
 
+void stk_text_add_plain(struct stk_text *t, const char *s)
+{
+    for (; *s; s++) {
+        const unsigned char c = (unsigned char)*s, next = (unsigned char)s[1];
+        const bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
+        if (c < 0x20 || c == 0x7f || c1)
+            stk_text_add(t, "?");
+        else
+            stk_text_add_n(t, s, 1);
+        s += c1;
+    }
+}
+
 void stk_text_addf(struct stk_text *t, const char *format, ...)
 {
     va_list args, again;

@@ -17,6 +17,10 @@ void stk_text_add(struct stk_text *t, const char *s);
 void stk_text_add_n(struct stk_text *t, const char *s, size_t n);
 PEN_PRINTF(2, 3)
 void stk_text_addf(struct stk_text *t, const char *format, ...);
+// For texts that people read: what would steer their terminal (control
+// characters, line ends too) becomes '?'. Names and paths of pipeline files
+// may come from strangers.
+void stk_text_add_plain(struct stk_text *t, const char *s);
 // The text as malloc'd string ("" if nothing was added), or NULL after a
 // failure; *t is {0} afterwards.
 char *stk_text_take(struct stk_text *t);

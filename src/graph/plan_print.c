@@ -103,22 +103,6 @@ bool stk_plan_props_text(struct stk_text *t, const struct stk_plan_node *node,
     return true;
 }
 
-// Names and paths come from files that may come from strangers: what would
-// steer a terminal is not printed.
-static void put(struct stk_text *t, const char *s)
-{
-    const unsigned char *at = (const unsigned char *)s;
-    for (; *at; at++) {
-        const bool c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
-        if (*at >= 0x20 && *at != 0x7f && !c1) {
-            stk_text_add_n(t, (const char *)at, 1);
-            continue;
-        }
-        stk_text_add(t, "?");
-        at += c1;
-    }
-}
-
 // --- the chain --------------------------------------------------------------
 
 struct branch {
@@ -142,7 +126,7 @@ static void print_node(struct printer *p, uint32_t number)
     const struct stk_plan_node *node = &p->plan->nodes[number];
     const char *prefix = p->prefix.length ? p->prefix.data : "";
     stk_text_addf(p->out, "%s%s", node->inserted ? "  + " : "    ", prefix);
-    put(p->out, node->id);
+    stk_text_add_plain(p->out, node->id);
     const int pad = p->id_width - (int)strlen(node->id);
     stk_text_addf(p->out, "%*s  %s", pad > 0 ? pad : 0, "", node->type);
     if (!stk_plan_props_text(p->out, node, MAX_PROPS_WIDTH))
@@ -156,7 +140,7 @@ static void print_node(struct printer *p, uint32_t number)
     if (!node->inserted)
         return;
     stk_text_addf(p->out, "    %s|     why: ", prefix);
-    put(p->out, node->reason);
+    stk_text_add_plain(p->out, node->reason);
     stk_text_add(p->out, "\n");
     if (node->loss[0])
         stk_text_addf(p->out, "    %s|     loses: %s\n", prefix, node->loss);
@@ -192,7 +176,7 @@ static void print_edge(struct printer *p, uint32_t number, enum way way)
                       pen_mem_name(o->upgraded_from));
     if (way != WAY_DOWN || node->inputs > 1) {
         stk_text_add(p->out, "  -> ");
-        put(p->out, node->id);
+        stk_text_add_plain(p->out, node->id);
         stk_text_addf(p->out, ".%s", node->cls->inputs[e->to_pin].name);
     }
     stk_text_add(p->out, "\n");
@@ -334,7 +318,7 @@ static const char *print_paths(const struct pen_plan *plan, struct stk_text *t,
             stk_text_addf(t, "%s%s", gap, word);
         if (count < TOLD) {
             stk_text_add(t, count ? ", " : " ");
-            put(t, plan->paths[i]);
+            stk_text_add_plain(t, plan->paths[i]);
         }
         count++;
     }
@@ -351,7 +335,7 @@ static void print_touches(const struct pen_plan *plan, struct stk_text *t)
     gap = print_paths(plan, t, PEN_PROP_PATH_WRITE, "writes", gap);
     if (plan->needs_device) {
         stk_text_addf(t, "%sdevice ", gap);
-        put(t, stk_plan_device(plan));
+        stk_text_add_plain(t, stk_plan_device(plan));
     }
     stk_text_add(t, *gap || plan->needs_device ? "\n" : "nothing\n");
 }
@@ -371,12 +355,12 @@ static void print_head(const struct pen_plan *plan, struct stk_text *t)
     stk_text_add(t, "plan");
     if (name && *name) {
         stk_text_add(t, " \"");
-        put(t, name);
+        stk_text_add_plain(t, name);
         stk_text_add(t, "\"");
     }
     stk_text_addf(t, ": %u module%s, %u bridge%s, profile ", modules,
                   modules == 1 ? "" : "s", bridges, bridges == 1 ? "" : "s");
-    put(t, plan->profile.name);
+    stk_text_add_plain(t, plan->profile.name);
     stk_text_add(t, plan->optimal ? ", optimal" : ", optimum not proven");
     if (plan->provisional)
         stk_text_add(t, ", provisional (? is known at the first frame)");

@@ -180,8 +180,11 @@ static void text_modules(struct stk_text *t, const struct pen_pipeline *p)
                   "type", "frames", "drops", "busy");
     for (uint32_t i = 0; i < p->module_count; i++) {
         const struct pen_module *m = &p->modules[i];
-        stk_text_addf(t, "  %-*s  %-*s  %10llu %8llu %9.1f ms\n", width, m->id,
-                      types, p->plan->nodes[i].type,
+        stk_text_add(t, "  ");
+        stk_text_add_plain(t, m->id);
+        stk_text_addf(t, "%*s  %-*s  %10llu %8llu %9.1f ms\n",
+                      width - (int)strlen(m->id), "", types,
+                      p->plan->nodes[i].type,
                       (unsigned long long)atomic_load(&m->frames),
                       (unsigned long long)atomic_load(&m->drops),
                       (double)atomic_load(&m->busy_ns) / 1e6);
@@ -196,10 +199,14 @@ static void text_edges(struct stk_text *t, struct pen_pipeline *p)
         struct stk_edge_stats stats;
         stk_queue_stats(&link->queue, &stats);
         edge_names(link, from, to, sizeof(from));
+        stk_text_add(t, "  ");
+        stk_text_add_plain(t, from);
+        stk_text_add(t, " -> ");
+        stk_text_add_plain(t, to);
         stk_text_addf(t,
-                      "  %s -> %s  %s, %llu frames, %llu dropped, queue at "
-                      "most %u of %u\n",
-                      from, to, pen_mem_name(p->plan->edges[i].mem),
+                      "  %s, %llu frames, %llu dropped, queue at most %u of "
+                      "%u\n",
+                      pen_mem_name(p->plan->edges[i].mem),
                       (unsigned long long)stats.frames,
                       (unsigned long long)stats.drops, stats.max_fill,
                       link->queue.depth);
@@ -211,10 +218,13 @@ static void text_errors(struct stk_text *t, struct pen_pipeline *p)
     struct stk_failure failures[STK_MAX_FAILURES];
     uint64_t all;
     const uint32_t kept = copy_failures(p, failures, &all);
-    for (uint32_t i = 0; i < kept; i++)
-        stk_text_addf(t, "%s: %s: %s\n",
-                      failures[i].fatal ? "error" : "dropped",
-                      failures[i].err.where, failures[i].err.text);
+    for (uint32_t i = 0; i < kept; i++) {
+        stk_text_add(t, failures[i].fatal ? "error: " : "dropped: ");
+        stk_text_add_plain(t, failures[i].err.where);
+        stk_text_add(t, ": ");
+        stk_text_add_plain(t, failures[i].err.text);
+        stk_text_add(t, "\n");
+    }
     if (all > kept)
         stk_text_addf(t, "and %llu more\n", (unsigned long long)(all - kept));
 }
@@ -286,8 +296,11 @@ static void text_leaks(struct stk_text *t, const struct pen_pipeline *p)
         stk_text_addf(t, "leak: %llu x %s, %llu bytes",
                       (unsigned long long)l->count, stk_res_name(l->res),
                       (unsigned long long)l->bytes);
-        if (*l->owner)
-            stk_text_addf(t, ", of %s (%s)", l->owner, l->site);
+        if (*l->owner) {
+            stk_text_add(t, ", of ");
+            stk_text_add_plain(t, l->owner);
+            stk_text_addf(t, " (%s)", l->site);
+        }
         stk_text_add(t, "\n");
     }
     stk_text_addf(t, "%llu leaks\n", (unsigned long long)p->leaked);

@@ -57,8 +57,9 @@ def penstock(*arguments, **kwargs):
     kwargs.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.run([PENSTOCK, *map(str, arguments)],
                           stdout=kwargs.pop("stdout", subprocess.PIPE),
-                          stderr=subprocess.PIPE, text=True, errors="replace",
-                          **kwargs)
+                          stderr=subprocess.PIPE,
+                          text=kwargs.pop("text", True),
+                          errors=kwargs.pop("errors", "replace"), **kwargs)
 
 
 def equal(got, wanted, what=""):

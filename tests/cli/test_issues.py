@@ -164,8 +164,37 @@ def incompatible_kinds_are_e304(folder):
     path = write(folder, text)
     result = penstock("validate", "--json", path)
     equal(result.returncode, 1, "exit code")
-    codes = [i["code"] for i in json.loads(result.stdout)["issues"]]
-    true("E304" in codes, str(codes))
+    found = [i for i in json.loads(result.stdout)["issues"]
+             if i["code"] == "E304"]
+    equal(len(found), 1, result.stdout)
+    # A module that passes any kind on would not help.
+    true("ImageEncoderCV" in found[0]["suggestion"], str(found))
+
+
+@case
+def names_cannot_steer_a_terminal(folder):
+    evil = "\\u001b[31m\\u009b2J\\u0007\\u007f\\nok"
+    texts = {
+        "id": GOOD.replace('"source"', f'"{evil}"'),
+        "type": GOOD.replace("StatSink", evil),
+        "property": GOOD.replace('"height"', f'"{evil}"'),
+        "value": GOOD.replace("3 }", f'3, "pattern": "{evil}" }}'),
+        "pin": GOOD.replace('"to": "sink"', f'"to": "sink.{evil}"'),
+        "path": GOOD.replace('"TestSignalGenerator"', '"FileReaderModule"')
+        .replace('"width": 64, "height": 48, "maxFrames": 3',
+                 f'"strFullFileNameWithPattern": "{evil}"'),
+    }
+    for name, text in texts.items():
+        path = write(folder, text)
+        for verb in ("validate", "plan", "run"):
+            arguments = ["--device", "emulated"] if verb == "run" else []
+            result = penstock(verb, path, *arguments, text=False,
+                              errors=None)
+            out = (result.stdout + result.stderr).decode()
+            bad = [c for c in out if c != "\n" and (
+                ord(c) < 32 or 127 <= ord(c) < 160)]
+            equal(bad, [], f"{verb}, {name}: {out!r}")
+            true("\nok" not in out, f"{verb}, {name}: {out!r}")
 
 
 @case

@@ -38,28 +38,47 @@ int cmd_finish(int code)
     return code == EXIT_OK ? EXIT_RUN : code;
 }
 
+void cmd_put(FILE *to, const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    for (; *at; at++) {
+        const bool c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+        const bool steers = *at < 0x20 || *at == 0x7f || c1;
+        putc(steers ? '?' : *at, to);
+        at += c1;
+    }
+}
+
 void cmd_print_issues(const char *file, const struct pen_issues *issues)
 {
     const struct pen_issue *issue;
     for (size_t i = 0; (issue = pen_issues_get(issues, i)); i++) {
-        printf("%s %s %s", pen_severity_name(issue->severity), issue->code,
-               file);
+        printf("%s %s ", pen_severity_name(issue->severity), issue->code);
+        cmd_put(stdout, file);
         if (issue->line)
             printf(":%d:%d", issue->line, issue->column);
-        printf(" %s: %s\n", *issue->pointer ? issue->pointer : "/",
-               issue->message);
-        if (*issue->suggestion)
-            printf("    %s\n", issue->suggestion);
+        putchar(' ');
+        cmd_put(stdout, *issue->pointer ? issue->pointer : "/");
+        printf(": ");
+        cmd_put(stdout, issue->message);
+        putchar('\n');
+        if (*issue->suggestion) {
+            printf("    ");
+            cmd_put(stdout, issue->suggestion);
+            putchar('\n');
+        }
     }
 }
 
 void cmd_print_error(const struct pen_error *err)
 {
-    if (err->where[0])
-        fprintf(stderr, "penstock: %s: %s\n", err->where, err->text);
-    else
-        fprintf(stderr, "penstock: %s\n",
-                err->text[0] ? err->text : pen_status_text(err->status));
+    fputs("penstock: ", stderr);
+    if (err->where[0]) {
+        cmd_put(stderr, err->where);
+        fputs(": ", stderr);
+    }
+    cmd_put(stderr, err->text[0] ? err->text : pen_status_text(err->status));
+    putc('\n', stderr);
 }
 
 int cmd_print_issues_json(bool ok, const struct pen_issues *issues,

@@ -36,6 +36,9 @@ int cmd_print(char *text);
 // the text quietly and is no failure, a full disk is one.
 int cmd_finish(int code);
 
+// Text that may hold names and paths of a pipeline file: what would steer a
+// terminal (control characters, line ends too) is written as '?'.
+void cmd_put(FILE *to, const char *text);
 // Issues as lines on stdout.
 void cmd_print_issues(const char *file, const struct pen_issues *issues);
 // One error on stderr: "penstock: where: text".

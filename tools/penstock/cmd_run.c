@@ -177,8 +177,9 @@ static void on_message(void *cookie, enum pen_log_level level,
 {
     (void)cookie;
     (void)topic;
-    fprintf(stderr, "penstock: %s%s\n",
-            level == PEN_LOG_WARN ? "warning: " : "", text);
+    fprintf(stderr, "penstock: %s", level == PEN_LOG_WARN ? "warning: " : "");
+    cmd_put(stderr, text);
+    putc('\n', stderr);
 }
 
 static void draw_progress(const struct pen_pipeline *pipeline)

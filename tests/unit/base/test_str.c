@@ -28,6 +28,15 @@ PEN_TEST(text_grows_to_what_was_added)
     free(text);
 }
 
+PEN_TEST(plain_text_cannot_steer_a_terminal)
+{
+    struct stk_text t = { 0 };
+    stk_text_add_plain(&t, "a\033[31m\n\302\2331m\177\302\240\303\234\302");
+    char *text = stk_text_take(&t);
+    assert_string_equal(text, "a?[31m??1m?\302\240\303\234\302");
+    free(text);
+}
+
 PEN_TEST(text_of_nothing_is_empty_and_not_null)
 {
     struct stk_text t = { 0 };
@@ -308,6 +317,7 @@ PEN_TEST(the_clock_does_not_go_back)
 }
 
 PEN_TEST_MAIN(PEN_CASE(text_grows_to_what_was_added),
+              PEN_CASE(plain_text_cannot_steer_a_terminal),
               PEN_CASE(text_of_nothing_is_empty_and_not_null),
               PEN_CASE(text_remembers_that_memory_was_short),
               PEN_CASE(text_refuses_a_length_beyond_the_address_space),
