@@ -728,6 +728,9 @@ find_converter(const struct resolver *r, const struct pen_pin_set *from,
             !(cls->inputs->kinds & from->kinds) ||
             !(cls->outputs->kinds & to->kinds))
             continue;
+        // What gives the kind that it takes only passes frames on.
+        if (cls->inputs->kinds & cls->outputs->kinds & from->kinds)
+            continue;
         if (cls->inputs->mem & from->mem)
             return cls;
         if (!found)
