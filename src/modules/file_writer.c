@@ -33,7 +33,8 @@ struct state {
     bool opened;               // open() came as far as `folder`
     struct stk_file_out file;  // kept open for FIFOs and devices
     bool file_open;
-    bool told;  // that files are overwritten
+    bool told;     // that files are overwritten
+    bool special;  // it is a FIFO or a device, which may have many writers
     uint64_t written;
     bool inputs_known;
     struct inode *inputs;  // files that the pipeline reads, sorted
@@ -185,6 +186,52 @@ static enum pen_status know_inputs(struct pen_module *m, struct state *st,
     return PEN_OK;
 }
 
+// --- what the pipeline's other writers write --------------------------------
+
+// Both write a file of the same name in the same folder, sooner or later.
+static bool collide(const struct state *st, const struct params *p,
+                    const struct params *other, uint64_t expected)
+{
+    struct stk_pattern pattern;
+    char folder[PATH_MAX];
+    struct stat mine, theirs;
+
+    if (stk_pattern_parse(other->pattern, &pattern) ||
+        strcmp(pattern.text + pattern.folder,
+               st->pattern.text + st->pattern.folder) != 0)
+        return false;
+    if (pattern.kind != STK_PATTERN_PLAIN) {
+        const uint64_t a = (uint64_t)p->start_index;
+        const uint64_t b = (uint64_t)other->start_index;
+        const uint64_t apart = a < b ? b - a : a - b;
+        if (apart && apart >= expected)
+            return false;
+    }
+    // A folder that is not there yet is not this one, which is open.
+    return stk_pattern_folder(&pattern, folder, sizeof(folder)) &&
+           fstat(st->folder, &mine) == 0 && stat(folder, &theirs) == 0 &&
+           mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino;
+}
+
+// Two writers of the same files would write over each other's frames.
+static enum pen_status check_writers(struct pen_module *m,
+                                     const struct state *st,
+                                     struct pen_error *err)
+{
+    const struct pen_plan *plan = m->pipeline->plan;
+    const struct params *p = pen_module_params(m);
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        const struct stk_plan_node *node = &plan->nodes[n];
+        if (node->cls == m->cls && strcmp(node->id, m->id) != 0 &&
+            collide(st, p, node->params, plan->frames))
+            return pen_error_set(err, PEN_E_CONFIG, 0, "",
+                                 "\"%s\" is written by %s as well: give each "
+                                 "its own files",
+                                 p->pattern, node->id);
+    }
+    return PEN_OK;
+}
+
 // --- files ------------------------------------------------------------------
 
 static enum stk_out_mode mode_of(const struct state *st, const struct params *p)
@@ -214,8 +261,10 @@ static enum pen_status look(struct pen_module *m, struct state *st,
     if (now.folder)
         return pen_error_set(err, PEN_E_IO, EISDIR, "", "\"%s\" is a folder",
                              st->path);
-    if (now.special)
+    if (now.special) {
+        st->special = true;
         return PEN_OK;
+    }
     PEN_TRY(know_inputs(m, st, err));
     const struct inode key = { now.dev, now.ino };
     if (st->input_count &&
@@ -286,7 +335,8 @@ static enum pen_status open_module(struct pen_module *m, struct pen_error *err)
         return pen_error_set(err, PEN_E_IO, ENAMETOOLONG, "",
                              "a path has at most %d bytes", PATH_MAX - 1);
     PEN_TRY(stk_folder_open(folder, true, &st->folder, err));
-    return look(m, st, err);
+    PEN_TRY(look(m, st, err));
+    return st->special ? PEN_OK : check_writers(m, st, err);
 }
 
 static enum pen_status begin(struct pen_module *m, struct state *st,

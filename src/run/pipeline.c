@@ -491,7 +491,9 @@ static enum pen_status load_kernels(struct pen_pipeline *p,
     return PEN_OK;
 }
 
+// *who is the module whose open() failed.
 static enum pen_status open_modules(struct pen_pipeline *p,
+                                    const struct pen_module **who,
                                     struct pen_error *err)
 {
     for (uint32_t n = 0; n < p->module_count; n++) {
@@ -503,14 +505,16 @@ static enum pen_status open_modules(struct pen_pipeline *p,
             pen_error_set(&why, PEN_E_STATE, 0, "",
                           "open() returned %s instead of success or an error",
                           pen_status_name(st));
-        if (err)
-            locate(err, &p->modules[n], NULL, &why);
+        *who = &p->modules[n];
+        locate(err, *who, NULL, &why);
         return why.status;
     }
     return PEN_OK;
 }
 
-static enum pen_status make_ready(struct pen_pipeline *p, struct pen_error *err)
+static enum pen_status make_ready(struct pen_pipeline *p,
+                                  const struct pen_module **who,
+                                  struct pen_error *err)
 {
     uint32_t frames = 8;
     for (uint32_t n = 0; n < p->module_count; n++) {
@@ -529,7 +533,7 @@ static enum pen_status make_ready(struct pen_pipeline *p, struct pen_error *err)
     PEN_TRY(make_pools(p, err));
     for (uint32_t n = 0; n < p->module_count; n++)
         stk_actor_refresh(&p->modules[n]);
-    PEN_TRY(open_modules(p, err));
+    PEN_TRY(open_modules(p, who, err));
 
     PEN_TRY(stk_sched_create(p->workers, p->ledger, &p->sched, err));
     for (uint32_t n = 0; n < p->module_count; n++)
@@ -555,7 +559,8 @@ enum pen_status pen_pipeline_start(struct pen_pipeline *pipeline,
         return refuse(p, "cannot start", err);
     struct pen_error why = { 0 };
     atomic_store(&p->started_at, stk_now());
-    enum pen_status st = make_ready(p, &why);
+    const struct pen_module *who = NULL;
+    enum pen_status st = make_ready(p, &who, &why);
     if (st == PEN_OK) {
         set_state(p, PEN_STATE_RUNNING);
         st = stk_sched_start(p->sched, &why);
@@ -567,7 +572,7 @@ enum pen_status pen_pipeline_start(struct pen_pipeline *pipeline,
                                            PEN_STATE_DRAINING);
         return PEN_OK;
     }
-    stk_pipeline_error(p, NULL, NULL, true, &why);
+    stk_pipeline_error(p, who, NULL, true, &why);
     tear_down(p, PEN_STATE_FAILED);
     if (err)
         *err = why;

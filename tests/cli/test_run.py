@@ -463,4 +463,57 @@ def a_program_builds_against_the_installed_library(folder):
     equal(len(outputs(folder)), 2, "files")
 
 
+def writer(path, **props):
+    return {"type": "FileWriterModule",
+            "props": {"strFullFileNameWithPattern": path, **props}}
+
+
+@case
+def writers_of_the_same_files_are_refused(folder):
+    os.mkdir(os.path.join(folder, "real"))
+    os.symlink("real", os.path.join(folder, "link"))
+    same = [("out/????.raw", "out/????.raw", {}),
+            ("out/????.raw", "./out//????.raw", {"startIndex": 2}),
+            ("real/*.raw", "link/*.raw", {}),
+            ("one.raw", "one.raw", {"append": True})]
+    for first, second, props in same:
+        result = pipeline(
+            folder,
+            {"g": generator(maxFrames=3),
+             "w1": writer(os.path.join(folder, first),
+                          **{k: v for k, v in props.items() if k == "append"}),
+             "w2": writer(folder + "/" + second, **props)},
+            [("g", "w1"), ("g", "w2")])
+        true(result.returncode in (1, 2), f"{first}: {result.stdout}")
+        true("as well" in result.stderr, result.stderr)
+        error = json.loads(result.stdout)["errors"][0]
+        true(error["module"] in ("w1", "w2"), str(error))
+        equal(os.listdir(os.path.join(folder, "real")), [], first)
+        true(not os.path.exists(os.path.join(folder, "one.raw")), first)
+        equal(outputs(folder), [], first)
+    # Numbers that do not meet, and devices, are nobody's loss.
+    for first, second, props in [("out/????.raw", "out/????.raw",
+                                  {"startIndex": 3}),
+                                 ("/dev/null", "/dev/null", {})]:
+        result = pipeline(
+            folder,
+            {"g": generator(maxFrames=3),
+             "w1": writer(os.path.join(folder, first)),
+             "w2": writer(os.path.join(folder, second), **props)},
+            [("g", "w1"), ("g", "w2")])
+        equal(result.returncode, 0, result.stdout + result.stderr)
+    equal(len(outputs(folder)), 6, "files")
+
+
+@case
+def an_error_before_the_first_frame_names_its_module(folder):
+    result = pipeline(folder,
+                      {"g": generator(maxFrames=3),
+                       "w": writer(folder)},
+                      [("g", "w")])
+    equal(result.returncode, 2, result.stdout)
+    error = json.loads(result.stdout)["errors"][0]
+    equal((error["module"], error["frame"]), ("w", None), str(error))
+
+
 main()
