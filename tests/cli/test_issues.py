@@ -198,6 +198,18 @@ def names_cannot_steer_a_terminal(folder):
 
 
 @case
+def an_error_is_not_lost_for_a_name_that_is_no_utf_8(folder):
+    name = b"no-\xff.json".decode("utf-8", "surrogateescape")
+    for arguments in (["validate", "--json"], ["plan", "--json"],
+                      ["run", "--report", "json", "--device", "emulated"]):
+        result = penstock(*arguments, os.path.join(folder, name))
+        equal(result.returncode, 1, result.stdout)
+        issues = json.loads(result.stdout)["issues"]
+        equal(len(issues), 1, result.stdout)
+        true("no-?.json" in issues[0]["message"], str(issues))
+
+
+@case
 def all_errors_come_in_one_pass(folder):
     text = GOOD.replace("64", "0").replace("StatSink", "StatSnik").replace(
         '"from": "source"', '"from": "x"')

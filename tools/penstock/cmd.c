@@ -81,6 +81,21 @@ void cmd_print_error(const struct pen_error *err)
     putc('\n', stderr);
 }
 
+// As JSON string. What came from the command line or a folder need not be
+// UTF-8, and an error must not be lost for that.
+static json_t *text_json(const char *text)
+{
+    json_t *value = json_string(text);
+    if (value)
+        return value;
+    char *ascii = strdup(text);
+    for (char *c = ascii; c && *c; c++)
+        *c = (unsigned char)*c < 128 ? *c : '?';
+    value = ascii ? json_string(ascii) : NULL;
+    free(ascii);
+    return value;
+}
+
 int cmd_print_issues_json(bool ok, const struct pen_issues *issues,
                           const struct pen_error *err)
 {
@@ -90,20 +105,21 @@ int cmd_print_issues_json(bool ok, const struct pen_issues *issues,
         json_array_append_new(
             list,
             json_pack(
-                "{s:s, s:s, s:o, s:o, s:s, s:s, s:s}", "severity",
+                "{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "severity",
                 pen_severity_name(issue->severity), "code", issue->code, "line",
                 issue->line ? json_integer(issue->line) : json_null(), "column",
                 issue->line ? json_integer(issue->column) : json_null(),
-                "pointer", issue->pointer, "message", issue->message,
-                "suggestion", issue->suggestion));
+                "pointer", text_json(issue->pointer), "message",
+                text_json(issue->message), "suggestion",
+                text_json(issue->suggestion)));
     }
     if (!ok && err && err->status < 0 &&
         (!issues || !pen_issues_count(issues, PEN_SEVERITY_ERROR))) {
         json_array_append_new(
-            list, json_pack("{s:s, s:s, s:n, s:n, s:s, s:s, s:s}", "severity",
+            list, json_pack("{s:s, s:s, s:n, s:n, s:o, s:o, s:s}", "severity",
                             "error", "code", pen_status_name(err->status),
-                            "line", "column", "pointer", err->where, "message",
-                            err->text, "suggestion", ""));
+                            "line", "column", "pointer", text_json(err->where),
+                            "message", text_json(err->text), "suggestion", ""));
     }
     json_t *root = json_pack("{s:b, s:o}", "ok", (int)ok, "issues", list);
     char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
