@@ -218,7 +218,9 @@ static void convert_i32(const struct pen_prop *row, const json_t *value,
         const char *s = json_string_value(value);
         const long parsed = strtol(s, &end, 10);
         wrong_type(c, row, value);
-        if (*s && !*end)
+        const double low = is_limited(row) ? row->min : INT32_MIN;
+        const double high = is_limited(row) ? row->max : INT32_MAX;
+        if (*s && !*end && (double)parsed >= low && (double)parsed <= high)
             suggest(c, "\"%s\": %ld", row->key, parsed);
         return;
     }

@@ -155,6 +155,9 @@ PEN_TEST(a_wrong_type_names_both_types)
                "\"kernelSize\": 15");
     expect_one(BLUR("\"kernelSize\":\"big\""), "E201", at,
                "kernelSize takes an integer, not the string \"big\"", "");
+    // What would not be taken is not proposed.
+    expect_one(BLUR("\"kernelSize\":\"1000\""), "E201", at,
+               "kernelSize takes an integer, not the string \"1000\"", "");
     expect_one(BLUR("\"kernelSize\":15.5"), "E201", at,
                "kernelSize takes an integer, not the number 15.5",
                "\"kernelSize\": 16");
