@@ -763,22 +763,43 @@ CUresult emu_cuEventDestroy(CUevent event)
     return CUDA_SUCCESS;
 }
 
-CUresult emu_cuEventRecord(CUevent event, CUstream stream)
+static CUresult find_recording(struct emu_context *ctx, CUevent event,
+                               CUstream stream, struct emu_stream **s,
+                               struct emu_event **e)
 {
-    CALL call = ENTER(cuEventRecord, CONTEXT);
-    if (call.result)
-        return call.result;
-    struct emu_stream *s;
-    CUresult result = find_stream(EMU_FN_cuEventRecord, call.ctx, stream, &s);
+    const CUresult result = find_stream(EMU_FN_cuEventRecord, ctx, stream, s);
     if (result)
         return result;
     const struct emu_slot *slot = emu_handle_slot(EMU_EVENT, event);
     if (!slot)
         return MISUSE(cuEventRecord, CUDA_ERROR_INVALID_HANDLE,
                       "no such event");
-    if (slot->ctx != s->ctx)
+    if (slot->ctx != (*s)->ctx)
         return MISUSE(cuEventRecord, CUDA_ERROR_INVALID_HANDLE,
                       "event and stream are of different contexts");
+    *e = slot->object;
+    return CUDA_SUCCESS;
+}
+
+CUresult emu_cuEventRecord(CUevent event, CUstream stream)
+{
+    CALL call = ENTER(cuEventRecord, CONTEXT);
+    if (call.result)
+        return call.result;
+    struct emu_stream *s;
+    struct emu_event *e;
+    CUresult result = find_recording(call.ctx, event, stream, &s, &e);
+    const bool blocking = !result && e->flags & CU_EVENT_BLOCKING_SYNC;
+    while (!result && blocking && s->blocking[s->blocking_next] &&
+           !s->blocking[s->blocking_next]->reached) {
+        s->blocking[s->blocking_next]->refs++;
+        result = wait_mark(s->blocking[s->blocking_next], s->ctx);
+        // Others had their turn meanwhile.
+        if (!result)
+            result = find_recording(call.ctx, event, stream, &s, &e);
+    }
+    if (result)
+        return result;
     struct emu_op *op = emu_op_create(EMU_OP_RECORD);
     result = op ? emu_enqueue(s, op) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result)
@@ -786,7 +807,13 @@ CUresult emu_cuEventRecord(CUevent event, CUstream stream)
     struct emu_mark *mark = emu_mark_tail(s);
     if (!mark)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct emu_event *e = slot->object;
+    if (blocking) {
+        struct emu_mark **place = &s->blocking[s->blocking_next];
+        emu_mark_unref(*place);
+        *place = mark;
+        mark->refs++;
+        s->blocking_next = (s->blocking_next + 1) % EMU_BLOCKING_RECORDS;
+    }
     emu_mark_unref(e->mark);
     e->mark = mark;
     return CUDA_SUCCESS;

@@ -253,6 +253,8 @@ static void *stream_main(void *cookie)
     while (*at != stream)
         at = &(*at)->next;
     *at = stream->next;
+    for (unsigned i = 0; i < EMU_BLOCKING_RECORDS; i++)
+        emu_mark_unref(stream->blocking[i]);
     pthread_cond_destroy(&stream->wake);
     free(stream);
     ctx->threads--;

@@ -342,6 +342,74 @@ PEN_TEST(freeing_pinned_memory_waits_for_queued_work)
     free_waits(true);
 }
 
+// Blocking-sync events are few: their records may hold up who makes them, so
+// what queues ahead of the device has to stay below this number of records.
+enum { FREE_RECORDS = 48, MOST_RECORDS = 1024 };
+
+struct recorder {
+    CUstream stream;
+    CUevent events[MOST_RECORDS];
+    unsigned most;
+    unsigned done;  // atomic
+};
+
+static void *record_all(void *argument)
+{
+    struct recorder *r = argument;
+    CU(cuCtxPushCurrent(cu.ctx));
+    for (unsigned i = 0; i < r->most; i++) {
+        CU(cuEventRecord(r->events[i], r->stream));
+        __atomic_store_n(&r->done, i + 1, __ATOMIC_RELEASE);
+    }
+    CUcontext top;
+    CU(cuCtxPopCurrent(&top));
+    return NULL;
+}
+
+// Records on a blocked stream until they are all made, or none is made for a
+// while. Returns how many were made while it was blocked.
+static unsigned records_behind_a_block(unsigned flags, unsigned most)
+{
+    static struct recorder r;
+    r.stream = raw_stream();
+    r.most = most;
+    r.done = 0;
+    for (unsigned i = 0; i < most; i++)
+        CU(cuEventCreate(&r.events[i], flags | CU_EVENT_DISABLE_TIMING));
+    probe_block(r.stream);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, record_all, &r), 0);
+    unsigned made = 0;
+    for (unsigned still = 0; made < most && still < 300; still++) {
+        const unsigned now = __atomic_load_n(&r.done, __ATOMIC_ACQUIRE);
+        if (now != made)
+            still = 0;
+        made = now;
+        usleep(1000);
+    }
+    assert_int_equal(probe_go(r.stream), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    CU(cuStreamSynchronize(r.stream));
+    for (unsigned i = 0; i < most; i++)
+        CU(cuEventDestroy(r.events[i]));
+    CU(cuStreamDestroy(r.stream));
+    return made;
+}
+
+PEN_TEST(records_of_blocking_sync_events_are_held_up_beyond_a_number)
+{
+    probe_open();
+    const unsigned flags = CU_EVENT_BLOCKING_SYNC;
+    assert_int_equal(records_behind_a_block(flags, FREE_RECORDS), FREE_RECORDS);
+    const unsigned made = records_behind_a_block(flags, MOST_RECORDS);
+    print_message("# %u records of blocking-sync events behind a block\n",
+                  made);
+    if (cu.emulated)
+        assert_int_equal(made, 56);
+    assert_int_equal(records_behind_a_block(0, MOST_RECORDS), MOST_RECORDS);
+    probe_close();
+}
+
 PEN_TEST_MAIN(
     PEN_CASE(event_that_was_never_recorded_is_reached),
     PEN_CASE(unknown_flags_are_refused),
@@ -355,4 +423,5 @@ PEN_TEST_MAIN(
     PEN_CASE(context_is_synchronised_with_all_its_streams),
     PEN_CASE(legacy_stream_waits_for_blocking_streams_and_they_for_it),
     PEN_CASE(freeing_device_memory_waits_for_queued_work),
-    PEN_CASE(freeing_pinned_memory_waits_for_queued_work))
+    PEN_CASE(freeing_pinned_memory_waits_for_queued_work),
+    PEN_CASE(records_of_blocking_sync_events_are_held_up_beyond_a_number))

@@ -533,13 +533,13 @@ static void destroy_calls_back(struct fixture *f)
     uint64_t mem;
     called_init(&called);
     FIXTURE_OK(stk_device_alloc(f->dev, BYTES, "m", PEN_HERE, &mem, &err));
-    for (uint32_t i = 0; i < 50; i++) {
+    for (uint32_t i = 0; i < 40; i++) {
         fixture_fill(f, s, mem, i, WORDS);
         FIXTURE_OK(
             stk_point_when(fixture_record(f, s), called_back, &called, &err));
     }
     stk_stream_destroy(&s);
-    assert_int_equal(called.count, 50);
+    assert_int_equal(called.count, 40);
     stk_device_free(f->dev, mem, BYTES);
 }
 
