@@ -11,7 +11,7 @@
 // The ring's events are waited for without spinning (blocking-sync), and of
 // those a stream takes 56 at a time on an H200 with driver 580: the record of
 // one more holds up the thread that makes it. Hence less than 56
-// (docs/adr/0013-run-ahead-of-48.md).
+// (docs/adr/0009-run-ahead-of-48.md).
 enum { STK_RUN_AHEAD = 48 };
 
 struct stk_stream;
