@@ -24,27 +24,27 @@ enum pen_prop_kind {
 };
 
 struct pen_choice {
-    const char *name;   // NULL ends the list
+    const char *name;  // NULL ends the list
     int32_t value;
     const char *help;
 };
 
 enum pen_prop_flags {
     PEN_PROP_REQUIRED = 1,
-    PEN_PROP_LIVE = 2,         // may change while running
-    PEN_PROP_PATH_READ = 4,    // STRING: file or pattern that is read
-    PEN_PROP_PATH_WRITE = 8,   // STRING: file or pattern that is written
-    PEN_PROP_ODD = 16,         // I32: must be odd
+    PEN_PROP_LIVE = 2,        // may change while running
+    PEN_PROP_PATH_READ = 4,   // STRING: file or pattern that is read
+    PEN_PROP_PATH_WRITE = 8,  // STRING: file or pattern that is written
+    PEN_PROP_ODD = 16,        // I32: must be odd
 };
 
 // One row of a property table: parsing, range, help, describe and schema all
 // come from it.
 struct pen_prop {
     enum pen_prop_kind kind;
-    const char *key;           // JSON key
-    const char *help;          // one sentence
-    const char *unit;          // "px", "ms", ... or NULL
-    size_t offset;             // into the class's params struct
+    const char *key;   // JSON key
+    const char *help;  // one sentence
+    const char *unit;  // "px", "ms", ... or NULL
+    size_t offset;     // into the class's params struct
     union {
         bool b;
         int32_t i;
@@ -52,37 +52,52 @@ struct pen_prop {
         const char *s;
         struct pen_rational r;
     } def;
-    double min, max;           // inclusive; ignored unless min < max
+    double min, max;  // inclusive; ignored unless min < max
     const struct pen_choice *choices;
     unsigned flags;
 };
 
 // Offset of a field; does not compile when the field is not of type CTYPE.
 #define PEN_FIELD(T, FIELD, CTYPE)                                             \
-    (offsetof(T, FIELD) + 0 * _Generic(((T *)0)->FIELD, CTYPE: 1))
+    (offsetof(T, FIELD) + 0 * _Generic(((T *)0)->FIELD, CTYPE : 1))
 
 // Rows. The help text is the first variable argument, so a row without help
 // does not compile; further fields follow by name.
 #define PEN_BOOL(T, FIELD, KEY, DEF, ...)                                      \
-    { .kind = PEN_PROP_BOOL, .key = KEY, .def.b = DEF,                         \
-      .offset = PEN_FIELD(T, FIELD, bool), .help = __VA_ARGS__ }
+    {                                                                          \
+        .kind = PEN_PROP_BOOL, .key = KEY, .def.b = DEF,                       \
+        .offset = PEN_FIELD(T, FIELD, bool), .help = __VA_ARGS__               \
+    }
 #define PEN_I32(T, FIELD, KEY, DEF, LO, HI, ...)                               \
-    { .kind = PEN_PROP_I32, .key = KEY, .def.i = DEF, .min = LO, .max = HI,    \
-      .offset = PEN_FIELD(T, FIELD, int32_t), .help = __VA_ARGS__ }
+    {                                                                          \
+        .kind = PEN_PROP_I32, .key = KEY, .def.i = DEF, .min = LO, .max = HI,  \
+        .offset = PEN_FIELD(T, FIELD, int32_t), .help = __VA_ARGS__            \
+    }
 #define PEN_F64(T, FIELD, KEY, DEF, LO, HI, ...)                               \
-    { .kind = PEN_PROP_F64, .key = KEY, .def.f = DEF, .min = LO, .max = HI,    \
-      .offset = PEN_FIELD(T, FIELD, double), .help = __VA_ARGS__ }
+    {                                                                          \
+        .kind = PEN_PROP_F64, .key = KEY, .def.f = DEF, .min = LO, .max = HI,  \
+        .offset = PEN_FIELD(T, FIELD, double), .help = __VA_ARGS__             \
+    }
 #define PEN_STRING(T, FIELD, KEY, DEF, ...)                                    \
-    { .kind = PEN_PROP_STRING, .key = KEY, .def.s = DEF,                       \
-      .offset = PEN_FIELD(T, FIELD, const char *), .help = __VA_ARGS__ }
+    {                                                                          \
+        .kind = PEN_PROP_STRING, .key = KEY, .def.s = DEF,                     \
+        .offset = PEN_FIELD(T, FIELD, const char *), .help = __VA_ARGS__       \
+    }
 #define PEN_ENUM(T, FIELD, KEY, DEF, CHOICES, ...)                             \
-    { .kind = PEN_PROP_ENUM, .key = KEY, .def.i = DEF, .choices = CHOICES,     \
-      .offset = PEN_FIELD(T, FIELD, int32_t), .help = __VA_ARGS__ }
+    {                                                                          \
+        .kind = PEN_PROP_ENUM, .key = KEY, .def.i = DEF, .choices = CHOICES,   \
+        .offset = PEN_FIELD(T, FIELD, int32_t), .help = __VA_ARGS__            \
+    }
 #define PEN_RATIONAL(T, FIELD, KEY, NUM, DEN, ...)                             \
-    { .kind = PEN_PROP_RATIONAL, .key = KEY, .def.r = { NUM, DEN },            \
-      .offset = PEN_FIELD(T, FIELD, struct pen_rational),                      \
-      .help = __VA_ARGS__ }
-#define PEN_PROPS_END { .kind = PEN_PROP_END }
+    {                                                                          \
+        .kind = PEN_PROP_RATIONAL, .key = KEY, .def.r = { NUM, DEN },          \
+        .offset = PEN_FIELD(T, FIELD, struct pen_rational),                    \
+        .help = __VA_ARGS__                                                    \
+    }
+#define PEN_PROPS_END                                                          \
+    {                                                                          \
+        .kind = PEN_PROP_END                                                   \
+    }
 
 // --- pins -------------------------------------------------------------------
 
@@ -91,11 +106,11 @@ enum pen_pin_flags {
 };
 
 struct pen_pin {
-    const char *name;      // NULL ends the list
+    const char *name;  // NULL ends the list
     const char *help;
-    uint32_t kinds;        // mask of PEN_KIND_BIT
-    uint32_t mem;          // mask of PEN_MEM_BIT; HOST accepts HOST_PINNED
-    uint32_t formats;      // mask of PEN_FMT_BIT; 0 where no raw picture flows
+    uint32_t kinds;    // mask of PEN_KIND_BIT
+    uint32_t mem;      // mask of PEN_MEM_BIT; HOST accepts HOST_PINNED
+    uint32_t formats;  // mask of PEN_FMT_BIT; 0 where no raw picture flows
     unsigned flags;
 };
 
@@ -133,11 +148,11 @@ struct pen_check;
 
 // What the headers of a source's input say.
 struct pen_probe {
-    unsigned limit;            // in: most headers to look at
-    struct pen_caps caps;      // out: the largest of width, height, bytes;
-                               //      formats is the set seen
-    uint64_t frames;           // out: 0 if unknown
-    bool complete;             // out: false if there are more than `limit`
+    unsigned limit;        // in: most headers to look at
+    struct pen_caps caps;  // out: the largest of width, height, bytes;
+                           //      formats is the set seen
+    uint64_t frames;       // out: 0 if unknown
+    bool complete;         // out: false if there are more than `limit`
 };
 
 // All functions are optional: NULL means "nothing to do". Functions that
@@ -187,25 +202,34 @@ struct pen_module_ops {
 
     // Release everything; tolerates a half-open instance. Thread: setup.
     void (*close)(struct pen_module *m);
+
+    // Pure: the most bytes of workspace that inputs up to `in` (zeroed for
+    // sources; sizes of 0 are unknown) take, by memory type: HOST and
+    // CUDA_DEVICE what pen_module_alloc() and pen_module_alloc_device() are
+    // asked for in all, HOST_PINNED what pen_module_fill_device() moves at
+    // once. The plan holds them; `bytes` is zeroed before. Called once per
+    // format that may come.
+    void (*workspace)(const void *params, const struct pen_caps *in,
+                      uint64_t bytes[PEN_MEM_COUNT]);
 };
 
 // An older name of a class, with one property preset (key NULL: none).
 struct pen_alias {
-    const char *name;   // NULL ends the list
+    const char *name;  // NULL ends the list
     const char *key, *value;
 };
 
 enum { PEN_MODULE_ABI = 1 };
 
 struct pen_module_class {
-    uint32_t abi;              // PEN_MODULE_ABI
-    uint32_t size;             // sizeof(struct pen_module_class)
+    uint32_t abi;   // PEN_MODULE_ABI
+    uint32_t size;  // sizeof(struct pen_module_class)
     const char *name;
-    const char *version;       // "1.0"
-    const char *summary;       // one line
+    const char *version;  // "1.0"
+    const char *summary;  // one line
     enum pen_category category;
     unsigned flags;
-    const char *const *tags;   // "function:blur", "backend:cuda"; NULL-ended
+    const char *const *tags;  // "function:blur", "backend:cuda"; NULL-ended
     const struct pen_alias *aliases;  // may be NULL
     const struct pen_pin *inputs;     // may be NULL
     const struct pen_pin *outputs;    // may be NULL
@@ -245,14 +269,20 @@ PEN_API const struct pen_log *pen_module_log(const struct pen_module *m);
 // Errors: PEN_E_NOMEM, PEN_E_DEVMEM, PEN_E_DRIVER.
 // Thread: setup, data (counted as a steady-state allocation after the first
 // frame).
-PEN_API PEN_NODISCARD enum pen_status
-pen_module_alloc(struct pen_module *m, size_t bytes, void **out,
-                 struct pen_error *err);
+PEN_API PEN_NODISCARD enum pen_status pen_module_alloc(struct pen_module *m,
+                                                       size_t bytes, void **out,
+                                                       struct pen_error *err);
 PEN_API void pen_module_free(struct pen_module *m, void *memory);
 PEN_API PEN_NODISCARD enum pen_status
 pen_module_alloc_device(struct pen_module *m, size_t bytes, uint64_t *out,
                         struct pen_error *err);
 PEN_API void pen_module_free_device(struct pen_module *m, uint64_t address);
+
+// Workspace of a memory type that the plan holds for the instance; 0 while
+// sizes are unknown. Who allocates that much at once never grows.
+// Thread: setup, data.
+PEN_API uint64_t pen_module_planned(const struct pen_module *m,
+                                    enum pen_mem_type mem);
 
 // Queue a copy of host bytes into device memory of the instance, on the
 // pipeline's stream. The bytes are copied before the call returns.
@@ -303,9 +333,10 @@ pen_launch(const struct pen_io *io, const struct pen_kernel_image *image,
 //         PEN_E_UNSUPPORTED  host to host on the stream, pageable memory
 //         PEN_E_DRIVER, PEN_E_LOST
 // Thread: data.
-PEN_API PEN_NODISCARD enum pen_status
-pen_copy(const struct pen_io *io, const struct pen_view *dst,
-         const struct pen_view *src, struct pen_error *err);
+PEN_API PEN_NODISCARD enum pen_status pen_copy(const struct pen_io *io,
+                                               const struct pen_view *dst,
+                                               const struct pen_view *src,
+                                               struct pen_error *err);
 
 // PEN_CLASS_FORWARDS: let input frame `in_pin` leave by output `out_pin`.
 // Thread: data.

@@ -53,7 +53,12 @@ struct stk_plan_node {
                     // so, or a converter that lets frames of its
                     // target format through
     struct stk_plan_output output[PEN_MAX_PINS];
+    uint64_t workspace[PEN_MEM_COUNT];  // bytes that the class asks for
 };
+
+// In front of each piece of host workspace stands a header, in a whole number
+// of such blocks.
+enum { STK_WORKSPACE_ALIGN = 64 };
 
 struct stk_plan_edge {
     uint32_t from, from_pin;  // node number, output pin

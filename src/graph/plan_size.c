@@ -108,6 +108,17 @@ static enum pen_status too_large(const struct stk_plan_node *node,
                          node->id);
 }
 
+// Workspace with the header that the runtime puts in front of it.
+static uint64_t workspace_of(const struct stk_plan_node *node,
+                             enum pen_mem_type mem)
+{
+    const uint64_t bytes = node->workspace[mem];
+    if (bytes == 0 || mem != PEN_MEM_HOST)
+        return bytes;
+    const uint64_t align = STK_WORKSPACE_ALIGN;
+    return (bytes + 2 * align - 1) / align * align;
+}
+
 // Add what a node contributes, or with `sign` -1 take it away again.
 static enum pen_status account(struct totals *t,
                                const struct stk_plan_node *node, int sign,
@@ -130,6 +141,12 @@ static enum pen_status account(struct totals *t,
             t->peak[out->mem] += bytes;
         else
             t->peak[out->mem] -= bytes;
+    }
+    for (int mem = PEN_MEM_NONE + 1; mem < PEN_MEM_COUNT; mem++) {
+        const uint64_t bytes = workspace_of(node, (enum pen_mem_type)mem);
+        if (sign > 0 && t->peak[mem] > UINT64_MAX - bytes)
+            return too_large(node, err);
+        t->peak[mem] = sign > 0 ? t->peak[mem] + bytes : t->peak[mem] - bytes;
     }
     // A copy gives the bytes that it takes.
     const uint64_t moved = node->outputs ? node->output[0].block_bytes : 0;
@@ -159,6 +176,36 @@ static void set_cost(const struct pen_plan *plan, struct stk_plan_node *node)
         node->cost_ns = MAX_COST;
 }
 
+// No real workspace is larger; sums of a million modules do not overflow.
+#define MAX_WORKSPACE (UINT64_C(1) << 42)
+
+// The most that any of the formats on the way in takes.
+static void set_workspace(const struct pen_plan *plan,
+                          struct stk_plan_node *node)
+{
+    struct pen_caps in[PEN_MAX_PINS] = { 0 };
+    memset(node->workspace, 0, sizeof(node->workspace));
+    if (!node->cls->ops.workspace)
+        return;
+    for (uint32_t i = 0; i < node->inputs; i++)
+        if (node->in_edge[i] >= 0)
+            in[i] = plan->edges[node->in_edge[i]].caps;
+    uint32_t formats = in[0].format ? 0 : in[0].formats;
+    do {
+        uint64_t bytes[PEN_MEM_COUNT] = { 0 };
+        if (formats)
+            in[0].format = (enum pen_format)__builtin_ctz(formats);
+        node->cls->ops.workspace(node->params, in, bytes);
+        for (int mem = PEN_MEM_NONE + 1; mem < PEN_MEM_COUNT; mem++) {
+            if (bytes[mem] > MAX_WORKSPACE)
+                bytes[mem] = MAX_WORKSPACE;
+            if (bytes[mem] > node->workspace[mem])
+                node->workspace[mem] = bytes[mem];
+        }
+        formats &= formats - 1;
+    } while (formats);
+}
+
 enum pen_status stk_plan_size(struct pen_plan *plan, struct pen_error *err)
 {
     uint32_t *passed = calloc((size_t)plan->node_count + 1, sizeof(*passed));
@@ -175,6 +222,7 @@ enum pen_status stk_plan_size(struct pen_plan *plan, struct pen_error *err)
         struct stk_plan_node *node = &plan->nodes[n];
         const enum stk_transfer transfer = stk_node_transfer(node);
         set_cost(plan, node);
+        set_workspace(plan, node);
         plan->h2d_per_frame += transfer == STK_H2D;
         plan->d2h_per_frame += transfer == STK_D2H;
         st = account(&t, node, 1, err);
@@ -322,6 +370,7 @@ struct saved_node {
     uint32_t number;
     int64_t cost_ns;
     struct stk_plan_output output[PEN_MAX_PINS];
+    uint64_t workspace[PEN_MEM_COUNT];
 };
 
 struct journal {
@@ -346,6 +395,7 @@ static enum pen_status save(struct journal *j, const struct pen_plan *plan,
     s->number = number;
     s->cost_ns = plan->nodes[number].cost_ns;
     memcpy(s->output, plan->nodes[number].output, sizeof(s->output));
+    memcpy(s->workspace, plan->nodes[number].workspace, sizeof(s->workspace));
     return PEN_OK;
 }
 
@@ -447,6 +497,7 @@ static enum pen_status propagate(struct pen_plan *plan, uint32_t number,
     for (uint32_t o = 0; o < node->outputs; o++)
         PEN_TRY(enlarge(node, o, &out[o], &changed, err));
     set_cost(plan, node);
+    set_workspace(plan, node);
     PEN_TRY(account(&t, node, 1, err));
     set_totals(plan, &t);
     if (changed)
@@ -468,6 +519,7 @@ static enum pen_status settle(struct pen_plan *plan, uint32_t number,
     if (!changed)
         return PEN_OK;
     set_cost(plan, node);
+    set_workspace(plan, node);
     PEN_TRY(account(&t, node, 1, err));
     set_totals(plan, &t);
     set_edges(plan, number, true, &last);
@@ -501,6 +553,7 @@ enum pen_status stk_plan_settle(struct pen_plan *plan, uint32_t node,
             struct stk_plan_node *n = &plan->nodes[s->number];
             n->cost_ns = s->cost_ns;
             memcpy(n->output, s->output, sizeof(n->output));
+            memcpy(n->workspace, s->workspace, sizeof(n->workspace));
             set_edges(plan, s->number, false, NULL);
         }
         set_totals(plan, &j.totals);

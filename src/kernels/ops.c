@@ -360,6 +360,33 @@ static size_t table_ints(int32_t n, int32_t taps, int32_t mode)
                                     : (size_t)n + (size_t)n * (size_t)taps;
 }
 
+size_t stk_resize_most_bytes(enum pen_format format, int32_t dst_w,
+                             int32_t dst_h, int32_t src_w, int32_t src_h,
+                             enum stk_interpolation interpolation)
+{
+    const struct pen_format_info *info = pen_format_info(format);
+    if (!info || src_w < 1 || src_h < 1)
+        return 0;
+    const int32_t mode =
+        interpolation == STK_NEAREST ? PENK_RESIZE_PICK : PENK_RESIZE_TAPS;
+    size_t ints = 0;
+    for (int32_t i = 0; i < info->planes && i < 2; i++) {
+        const int32_t cw = i > 0 ? info->chroma_w : 1;
+        const int32_t ch = i > 0 ? info->chroma_h : 1;
+        const int32_t dst[2] = { (dst_w + cw - 1) / cw, (dst_h + ch - 1) / ch };
+        const int32_t src[2] = { (src_w + cw - 1) / cw, (src_h + ch - 1) / ch };
+        for (int k = 0; k < 2; k++) {
+            // An area of src / dst pixels meets one more and a part of one.
+            int32_t taps = interpolation == STK_BILINEAR  ? 2
+                           : interpolation == STK_BICUBIC ? 4
+                                                          : src[k] / dst[k] + 2;
+            taps = taps < src[k] ? taps : src[k];
+            ints += table_ints(dst[k], taps, mode);
+        }
+    }
+    return sizeof(int32_t) * ints;
+}
+
 enum pen_status stk_resize_setup(enum pen_format format, int32_t dst_w,
                                  int32_t dst_h, int32_t src_w, int32_t src_h,
                                  enum stk_interpolation interpolation,

@@ -89,6 +89,11 @@ stk_resize_setup(enum pen_format format, int32_t dst_w, int32_t dst_h,
                  int32_t src_w, int32_t src_h,
                  enum stk_interpolation interpolation, struct stk_resize *out,
                  struct pen_error *err);
+// The most table_bytes of pictures of one format up to src_w x src_h; 0 if a
+// size is unknown (0).
+size_t stk_resize_most_bytes(enum pen_format format, int32_t dst_w,
+                             int32_t dst_h, int32_t src_w, int32_t src_h,
+                             enum stk_interpolation interpolation);
 // Fill in the tables: resize->table_bytes bytes at `table`.
 void stk_resize_weights(const struct stk_resize *resize, int32_t *table);
 // `table` is the address of the tables as the kernel or the CPU sees it.

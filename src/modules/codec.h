@@ -24,6 +24,9 @@ struct stk_decode {
 // Bytes of scratch memory that a decode needs; 0 for the usual upright one.
 size_t stk_decode_scratch(const struct stk_image_header *header,
                           int32_t orientation);
+// The most of any picture up to width x height; 0 if they are unknown (0).
+uint64_t stk_decode_most_scratch(enum pen_codec codec, int32_t width,
+                                 int32_t height, bool orients);
 
 // Scans that a JPEG of a size may have: a few kilobytes can ask for thousands
 // of passes over the whole picture. 500 as TurboJPEG has it; fewer where that

@@ -310,6 +310,21 @@ size_t stk_decode_scratch(const struct stk_image_header *header,
     return bytes;
 }
 
+uint64_t stk_decode_most_scratch(enum pen_codec codec, int32_t width,
+                                 int32_t height, bool orients)
+{
+    if (width < 1 || height < 1)
+        return 0;
+    // A side may be either one before it is turned.
+    const uint64_t side = (uint64_t)(width > height ? width : height);
+    const uint64_t jpeg =
+        (orients ? STK_ORIENT_ROWS * 3 * side : 0) + ROWS_AT_ONCE * 4 * side;
+    const uint64_t png = orients ? (uint64_t)width * (uint64_t)height * 4 : 0;
+    if (codec == PEN_CODEC_JPEG)
+        return jpeg;
+    return codec == PEN_CODEC_PNG || png > jpeg ? png : jpeg;
+}
+
 // --- encoding ---------------------------------------------------------------
 
 struct writer {

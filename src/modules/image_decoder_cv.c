@@ -71,12 +71,22 @@ static enum pen_status negotiate(const void *params, const struct pen_caps *in,
     return PEN_OK;
 }
 
+static void workspace(const void *params, const struct pen_caps *in,
+                      uint64_t bytes[PEN_MEM_COUNT])
+{
+    const struct params *p = params;
+    bytes[PEN_MEM_HOST] = stk_decode_most_scratch(
+        in->codec, in->width, in->height, p->apply_orientation);
+}
+
 static enum pen_status make_scratch(struct pen_module *m, struct state *st,
                                     struct pen_error *err)
 {
-    const size_t bytes = stk_decode_scratch(&st->header, st->orientation);
+    size_t bytes = stk_decode_scratch(&st->header, st->orientation);
     if (bytes <= st->room)
         return PEN_OK;
+    const size_t planned = (size_t)pen_module_planned(m, PEN_MEM_HOST);
+    bytes = bytes < planned ? planned : bytes;
     pen_module_free(m, st->scratch);
     st->scratch = NULL;
     st->room = 0;
@@ -203,5 +213,6 @@ const struct pen_module_class stk_class_image_decoder_cv = {
         .prepare = prepare,
         .process = process,
         .close = close_module,
+        .workspace = workspace,
     },
 };

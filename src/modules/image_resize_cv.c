@@ -21,17 +21,26 @@ static const struct pen_pin outputs[] = {
     { 0 },
 };
 
+static void workspace(const void *params, const struct pen_caps *in,
+                      uint64_t bytes[PEN_MEM_COUNT])
+{
+    bytes[PEN_MEM_HOST] = stk_resize_tables(params, in);
+}
+
 static enum pen_status make_table(struct pen_module *m, struct state *st,
                                   struct pen_error *err)
 {
     if (st->resize.table_bytes > st->room) {
+        const size_t planned = (size_t)pen_module_planned(m, PEN_MEM_HOST);
+        const size_t room =
+            st->resize.table_bytes < planned ? planned : st->resize.table_bytes;
         pen_module_free(m, st->table);
         st->table = NULL;
         st->room = 0;
         void *table = NULL;
-        PEN_TRY(pen_module_alloc(m, st->resize.table_bytes, &table, err));
+        PEN_TRY(pen_module_alloc(m, room, &table, err));
         st->table = table;
-        st->room = st->resize.table_bytes;
+        st->room = room;
     }
     stk_resize_weights(&st->resize, st->table);
     return PEN_OK;
@@ -96,5 +105,6 @@ const struct pen_module_class stk_class_image_resize_cv = {
         .prepare = prepare,
         .process = process,
         .close = close_module,
+        .workspace = workspace,
     },
 };

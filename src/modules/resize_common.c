@@ -28,6 +28,14 @@ enum pen_status stk_resize_negotiate(const void *params,
     return PEN_OK;
 }
 
+uint64_t stk_resize_tables(const struct stk_resize_params *p,
+                           const struct pen_caps *in)
+{
+    return stk_resize_most_bytes(in->format, p->width, p->height, in->width,
+                                 in->height,
+                                 (enum stk_interpolation)p->interpolation);
+}
+
 enum pen_status
 stk_resize_prepare(const struct stk_resize_params *p, const struct pen_io *io,
                    struct pen_caps *was, struct stk_resize *resize,

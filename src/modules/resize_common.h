@@ -17,6 +17,9 @@ enum pen_status stk_resize_negotiate(const void *params,
                                      const struct pen_caps *in,
                                      struct pen_caps *out,
                                      struct pen_error *err);
+// The most bytes of tables for pictures up to `in`.
+uint64_t stk_resize_tables(const struct stk_resize_params *p,
+                           const struct pen_caps *in);
 // Caps of the input and output of this call, and whether `resize`, set up for
 // `was` before, had to be set up anew (its tables are to be made then).
 PEN_NODISCARD enum pen_status

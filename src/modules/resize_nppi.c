@@ -27,17 +27,29 @@ static const struct pen_pin outputs[] = {
     { 0 },
 };
 
+// The table, where it is made and where it is sent from.
+static void workspace(const void *params, const struct pen_caps *in,
+                      uint64_t bytes[PEN_MEM_COUNT])
+{
+    bytes[PEN_MEM_HOST] = bytes[PEN_MEM_HOST_PINNED] =
+        bytes[PEN_MEM_CUDA_DEVICE] = stk_resize_tables(params, in);
+}
+
 static enum pen_status make_table(struct pen_module *m, struct state *st,
                                   struct pen_error *err)
 {
     const size_t bytes = st->resize.table_bytes;
     if (bytes > st->room) {
-        const size_t room = bytes < 2 * st->room ? 2 * st->room : bytes;
+        const size_t planned =
+            (size_t)pen_module_planned(m, PEN_MEM_CUDA_DEVICE);
+        size_t room = bytes < planned ? planned : bytes;
+        room = room < 2 * st->room ? 2 * st->room : room;
+        pen_module_free(m, st->host);
+        st->host = NULL;
+        st->room = 0;
         void *host = NULL;
         PEN_TRY(pen_module_alloc(m, room, &host, err));
-        pen_module_free(m, st->host);
         st->host = host;
-        st->room = 0;
         if (st->count == MAX_TABLES)
             return pen_error_set(err, PEN_E_LIMIT, 0, "",
                                  "more than %d sizes of tables", MAX_TABLES);
@@ -116,5 +128,6 @@ const struct pen_module_class stk_class_resize_nppi = {
         .prepare = prepare,
         .process = process,
         .close = close_module,
+        .workspace = workspace,
     },
 };

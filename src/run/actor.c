@@ -232,6 +232,7 @@ void stk_actor_refresh(struct pen_module *m)
 {
     struct pen_pipeline *p = m->pipeline;
     const struct stk_plan_node *node = &p->plan->nodes[m->number];
+    memcpy(m->workspace, node->workspace, sizeof(m->workspace));
     for (unsigned o = 0; o < m->outputs; o++) {
         struct stk_out_pin *pin = &m->out[o];
         pin->most = node->output[o].caps;

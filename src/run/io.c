@@ -53,7 +53,7 @@ static void block_remove(struct pen_module *m, struct stk_block *b)
 }
 
 // The header stands in front of the memory, which stays aligned to it.
-enum { BLOCK_ALIGN = 64 };
+enum { BLOCK_ALIGN = STK_WORKSPACE_ALIGN };
 PEN_STATIC_ASSERT(sizeof(struct stk_block) <= BLOCK_ALIGN,
                   "the header does not fit");
 
@@ -76,6 +76,11 @@ enum pen_status pen_module_alloc(struct pen_module *m, size_t bytes, void **out,
     block_add(m, b);
     *out = memory + BLOCK_ALIGN;
     return PEN_OK;
+}
+
+uint64_t pen_module_planned(const struct pen_module *m, enum pen_mem_type mem)
+{
+    return (unsigned)mem < PEN_MEM_COUNT ? m->workspace[mem] : 0;
 }
 
 void pen_module_free(struct pen_module *m, void *memory)
@@ -182,6 +187,8 @@ static enum pen_status take_staging(struct pen_module *m, size_t bytes,
     struct stk_staging *s = calloc(1, sizeof(*s));
     if (!s)
         return pen_error_set(err, PEN_E_NOMEM, 0, m->id, "out of memory");
+    if (bytes < m->workspace[PEN_MEM_HOST_PINNED])
+        bytes = (size_t)m->workspace[PEN_MEM_HOST_PINNED];
     const enum pen_status st =
         stk_pinned_alloc(p->device, bytes, m->id, PEN_HERE, &s->memory, err);
     if (st != PEN_OK) {

@@ -151,6 +151,7 @@ struct pen_module {
     struct stk_block blocks;  // list head
     pthread_mutex_t block_lock;
     struct stk_staging *staging;
+    uint64_t workspace[PEN_MEM_COUNT];  // that the plan holds
 };
 
 struct stk_leak {

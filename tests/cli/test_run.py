@@ -516,4 +516,47 @@ def an_error_before_the_first_frame_names_its_module(folder):
     equal((error["module"], error["frame"]), ("w", None), str(error))
 
 
+def upright_to(source, target, orientation):
+    """A copy of a JPEG with an Exif orientation."""
+    with open(source, "rb") as f:
+        data = f.read()
+    tiff = (b"II*\0" + struct.pack("<IH", 8, 1)
+            + struct.pack("<HHIHH", 0x112, 3, 1, orientation, 0)
+            + struct.pack("<I", 0))
+    exif = b"Exif\0\0" + tiff
+    with open(target, "wb") as f:
+        f.write(data[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2)
+                + exif + data[2:])
+
+
+@case
+def workspaces_are_in_the_plan(folder):
+    source = photos(folder, 1)
+    picture = os.path.join(source, os.listdir(source)[0])
+    turned = os.path.join(folder, "turned.jpg")
+    upright_to(picture, turned, 6)
+    scale = {"width": 50, "height": 31}
+    chains = {"decoder": []}
+    for kind in ("ResizeNPPI", "ImageResizeCV"):
+        for how in ("nearest", "bilinear", "area", "bicubic"):
+            chains[f"{kind} {how}"] = [
+                {"type": kind, "props": {**scale, "interpolation": how}}]
+    for name, modules in chains.items():
+        ids = ["r", "d"] + [f"m{i}" for i in range(len(modules))] + ["s"]
+        result = pipeline(
+            folder,
+            dict(zip(ids, [{"type": "FileReaderModule",
+                            "props": {"strFullFileNameWithPattern": turned,
+                                      "readLoop": True}},
+                           {"type": "ImageDecoderCV"}] + modules
+                     + [{"type": "StatSink"}])),
+            list(zip(ids, ids[1:])), "--frames", "5")
+        equal(result.returncode, 0, f"{name}: {result.stdout}")
+        report = json.loads(result.stdout)
+        equal(report["frames"], 5, name)
+        equal(report["cuda"]["steady_state_allocations"], 0, name)
+        for mem, memory in report["memory"].items():
+            equal(memory["peak"], memory["planned_peak"], f"{name}, {mem}")
+
+
 main()

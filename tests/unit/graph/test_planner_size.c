@@ -476,6 +476,67 @@ PEN_TEST(a_frame_beyond_the_budget_is_refused_and_the_plan_stays)
     world_finish(&w);
 }
 
+// 10 bytes a column and channel on the host, 3 a row on the device.
+static void tables(const void *params, const struct pen_caps *in,
+                   uint64_t bytes[PEN_MEM_COUNT])
+{
+    (void)params;
+    const struct pen_format_info *info = pen_format_info(in->format);
+    bytes[PEN_MEM_HOST] =
+        10 * (uint64_t)in->width * (info ? info->channels : 0);
+    bytes[PEN_MEM_CUDA_DEVICE] = 3 * (uint64_t)in->height;
+}
+
+// What the workspace of a module "g" adds to the plan.
+static uint64_t added(const struct world *w, const struct world *without,
+                      enum pen_mem_type mem)
+{
+    return w->plan->peak[mem] - without->plan->peak[mem];
+}
+
+PEN_TEST(workspaces_are_planned_for_the_largest_input)
+{
+    static struct pen_module_class tabled;
+    for (unsigned i = 0; i < WORLD_COUNT; i++)
+        if (strcmp(world_classes[i].name, "Work") == 0)
+            tabled = world_classes[i];
+    tabled.name = "Tabled";
+    tabled.ops.workspace = tables;
+    world_extra[0] = &tabled;
+    struct world w, without;
+    char json[2][1024];
+    for (int k = 0; k < 2; k++)
+        snprintf(json[k], sizeof(json[k]),
+                 PIPE(MOD("s", "Source", "'width': %d, 'height': %d") "," MOD(
+                          "g", "%s", RGB) "," MOD("k", "Sink", ""),
+                      TO("s", "g") "," TO("g", "k")),
+                 0, 0, k ? "Tabled" : "Work");
+    world_plan(&without, json[0]);
+    world_plan(&w, json[1]);
+    assert_int_equal(added(&w, &without, PEN_MEM_HOST), 0);
+
+    struct pen_caps caps = picture(PEN_FMT_RGB, 64, 48);
+    assert_int_equal(settle(&without, "s", &caps), PEN_OK);
+    assert_int_equal(settle(&w, "s", &caps), PEN_OK);
+    // Rounded up, with the header in front.
+    assert_int_equal(added(&w, &without, PEN_MEM_HOST), 1920 + 64);
+    assert_int_equal(added(&w, &without, PEN_MEM_CUDA_DEVICE), 3 * 48);
+    // Smaller ones take nothing back, larger ones add.
+    caps = picture(PEN_FMT_RGB, 65, 10);
+    assert_int_equal(settle(&without, "s", &caps), PEN_OK);
+    assert_int_equal(settle(&w, "s", &caps), PEN_OK);
+    assert_int_equal(added(&w, &without, PEN_MEM_HOST), 1984 + 64);
+    assert_int_equal(added(&w, &without, PEN_MEM_CUDA_DEVICE), 3 * 48);
+    // A refusal leaves it as it was.
+    caps = picture(PEN_FMT_RGB, INT32_MAX, INT32_MAX);
+    assert_int_equal(settle(&w, "s", &caps), PEN_E_LIMIT);
+    assert_int_equal(world_node(&w, "g")->workspace[PEN_MEM_HOST], 1950);
+    assert_int_equal(added(&w, &without, PEN_MEM_HOST), 1984 + 64);
+    world_finish(&w);
+    world_finish(&without);
+    world_extra[0] = NULL;
+}
+
 PEN_TEST(united_caps_hold_both_and_claim_no_more)
 {
     struct pen_caps a = picture(PEN_FMT_RGB, 100, 20);
@@ -568,6 +629,7 @@ PEN_TEST_MAIN(
     PEN_CASE(completing_gives_the_plan_that_knowing_would_have_given),
     PEN_CASE(frames_that_fit_change_nothing_and_negotiate_nothing),
     PEN_CASE(a_frame_beyond_the_budget_is_refused_and_the_plan_stays),
+    PEN_CASE(workspaces_are_planned_for_the_largest_input),
     PEN_CASE(united_caps_hold_both_and_claim_no_more),
     PEN_CASE(what_contradicts_the_plan_is_refused),
     PEN_CASE(a_consumer_that_cannot_take_a_size_refuses_it_for_all))
