@@ -4,6 +4,7 @@
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import struct
@@ -354,6 +355,70 @@ def the_first_signal_drains_and_exits_0(folder):
         report = json.loads(out)
         equal(report["leaks"], [], "leaks")
         true(report["frames"] > 0, "no frames")
+
+
+def held_up(folder):
+    """A run that no drain ends: its writer waits for the reader of a FIFO,
+    which is returned with it."""
+    path = os.path.join(folder, "p.json")
+    fifo = os.path.join(folder, "fifo.raw")
+    os.mkfifo(fifo)
+    end = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with open(path, "w") as f:
+        json.dump({"modules": {
+            "s": generator(width=640, height=480), "w": {
+                "type": "FileWriterModule",
+                "props": {"strFullFileNameWithPattern": fifo}}},
+            "connections": [{"from": "s", "to": "w"}]}, f)
+    process = subprocess.Popen(
+        [PENSTOCK, "run", path, "--report", "json"], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+    true(select.select([end], [], [], 30)[0], "nothing was written")
+    return process, end
+
+
+def wait_for_line(process, word):
+    for line in process.stderr:
+        if word in line:
+            return
+    raise AssertionError(f"{word!r} was not said")
+
+
+@case
+def a_second_signal_ends_the_run_with_128_and_its_number(folder):
+    for first, second in ((signal.SIGINT, signal.SIGINT),
+                          (signal.SIGINT, signal.SIGTERM)):
+        where = os.path.join(folder, second.name)
+        os.mkdir(where)
+        process, end = held_up(where)
+        process.send_signal(first)
+        wait_for_line(process, "draining")
+        time.sleep(0.7)  # later than the same keystroke forwarded
+        equal(process.poll(), None, "the drain ended")
+        process.send_signal(second)
+        time.sleep(0.2)
+        os.set_blocking(end, True)
+        while os.read(end, 1 << 20):
+            pass
+        out, err = process.communicate(timeout=60)
+        os.close(end)
+        equal(process.returncode, 128 + second, out + err)
+        equal(json.loads(out)["leaks"], [], "leaks")
+
+
+@case
+def a_third_signal_waits_for_nothing(folder):
+    process, end = held_up(folder)
+    process.send_signal(signal.SIGINT)
+    wait_for_line(process, "draining")
+    time.sleep(0.7)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    equal(process.poll(), None, "the stop ended")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=4)  # a stop takes 5 s to give up
+    os.close(end)
+    equal(process.returncode, 128 + signal.SIGTERM, out + err)
 
 
 @case
