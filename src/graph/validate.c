@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,30 +145,17 @@ static const char *nearest_id(struct resolver *r, const char *id)
 
 // --- paths ------------------------------------------------------------------
 
-// Whether `name` fits a pattern: '*' is anything; '?' is any character beside
-// a '*' and a digit without one.
+// Whether `name` fits a pattern, as FileReaderModule reads it: with a '*' in it
+// it is a shell's, otherwise '?' is a digit.
 static bool fits_pattern(const char *pattern, const char *name)
 {
-    const bool glob = strchr(pattern, '*');
-    const char *star = NULL, *resume = NULL;
-    while (*name) {
-        if (*pattern == '*') {
-            star = ++pattern;
-            resume = name;
-        } else if (*pattern == '?' ? glob || (*name >= '0' && *name <= '9')
-                                   : *pattern == *name) {
-            pattern++;
-            name++;
-        } else if (star) {
-            pattern = star;
-            name = ++resume;
-        } else {
+    if (strchr(pattern, '*'))
+        return fnmatch(pattern, name, FNM_PERIOD) == 0;
+    for (; *pattern && *name; pattern++, name++) {
+        if (*pattern == '?' ? *name < '0' || *name > '9' : *pattern != *name)
             return false;
-        }
     }
-    while (*pattern == '*')
-        pattern++;
-    return !*pattern;
+    return !*pattern && !*name;
 }
 
 // The folder of a path in the scratch arena ("." if there is none).
@@ -207,7 +195,8 @@ static void check_pattern(struct resolver *r, const char *pointer,
     const struct dirent *entry;
     do {
         entry = readdir(dir);
-    } while (entry && (entry->d_name[0] == '.' ||
+    } while (entry && (strcmp(entry->d_name, ".") == 0 ||
+                       strcmp(entry->d_name, "..") == 0 ||
                        !fits_pattern(pattern, entry->d_name)));
     if (!entry)
         warning(r, "W600", pointer, "", "no file fits %s%s", path,

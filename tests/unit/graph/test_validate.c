@@ -421,14 +421,28 @@ PEN_TEST(a_pattern_without_match_is_a_warning)
     char path[600];
     snprintf(path, sizeof(path), "%s/a0123.jpg", folder);
     pen_test_write_file(path, "x", 1);
+    snprintf(path, sizeof(path), "%s/.hidden.png", folder);
+    pen_test_write_file(path, "x", 1);
     static const struct {
         const char *pattern;
         bool fits;
     } patterns[] = {
-        { "a????.jpg", true },  { "a???.jpg", false }, { "a?????.jpg", false },
-        { "????.jpg", false },  { "*.jpg", true },     { "*", true },
-        { "a*3.j*g", true },    { "*.png", false },    { "?*.jpg", true },
-        { "?0123.jpg", false }, { "b*", false },       { "*?", true },
+        { "a????.jpg", true },
+        { "a???.jpg", false },
+        { "a?????.jpg", false },
+        { "????.jpg", false },
+        { "*.jpg", true },
+        { "*", true },
+        { "a*3.j*g", true },
+        { "*.png", false },
+        { "?*.jpg", true },
+        { "?0123.jpg", false },
+        { "b*", false },
+        { "*?", true },
+        { "[ab]*.[jJ][pP]*[gG]", true },
+        { "[!a]*", false },
+        { ".*.png", true },
+        { "*.pn", false },
     };
     for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, patterns[i].pattern);
