@@ -41,7 +41,10 @@ bundle: all
 	    meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD); }
 	sh scripts/bundle $(BUILD) bundle $(TESTS)
 
+# The prefix may be another than the one the build was set up with.
 install: all
+	meson configure $(BUILD) --prefix $(abspath $(PREFIX))
+	ninja -C $(BUILD)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 clean:
