@@ -140,6 +140,24 @@ static enum pen_status describe_loss(struct stk_planner *p,
     return PEN_OK;
 }
 
+// "_bridge_1_CudaMemCopy" with the next number that no module of the file has
+// taken.
+static const char *next_id(struct stk_planner *p,
+                           const struct pen_module_class *cls)
+{
+    const struct stk_graph *g = p->graph;
+    for (;;) {
+        const char *id = stk_arena_printf(&p->plan->arena, "_bridge_%u_%s",
+                                          ++p->bridges, cls->name);
+        uint32_t i = 0;
+        while (id && p->imitated && i < g->node_count &&
+               strcmp(g->nodes[i].desc->id, id) != 0)
+            i++;
+        if (!id || !p->imitated || i == g->node_count)
+            return id;
+    }
+}
+
 static enum pen_status insert(struct stk_planner *p, struct stk_place *w,
                               const struct stk_origin *from, int at,
                               const struct stk_hop *hop, uint32_t number,
@@ -152,8 +170,7 @@ static enum pen_status insert(struct stk_planner *p, struct stk_place *w,
     uint32_t depth;
     PEN_TRY(stk_planner_add_node(p, made, err));
     struct stk_plan_node *node = &plan->nodes[*made];
-    node->id = stk_arena_printf(&plan->arena, "_bridge_%u_%s", ++p->bridges,
-                                t->cls->name);
+    node->id = next_id(p, t->cls);
     node->loss = "";
     node->pointer = "";
     node->cls = t->cls;

@@ -195,8 +195,11 @@ static bool order_init(struct order *o, uint32_t nodes, uint32_t edges)
 static void sort_edges(struct stk_planner *p, struct order *o)
 {
     const struct stk_graph *g = p->graph;
-    for (uint32_t i = 0; i < g->node_count; i++)
+    for (uint32_t i = 0; i < g->node_count; i++) {
         o->names[i] = (struct named){ g->nodes[i].desc->id, i };
+        if (strncmp(o->names[i].id, "_bridge_", strlen("_bridge_")) == 0)
+            p->imitated = true;
+    }
     qsort(o->names, g->node_count, sizeof(*o->names), by_id);
     for (uint32_t i = 0; i < g->node_count; i++)
         o->rank[o->names[i].node] = i;

@@ -99,6 +99,7 @@ struct stk_planner {
     // not yet known.
     uint32_t *side;
     uint32_t bridges;  // inserted so far
+    bool imitated;     // some module of the file is named like a bridge
     bool exact;        // every pin's tree is proven
     bool bridged;      // a transfer or conversion was inserted
     bool choice;       // some module may carry a choice to its outputs

@@ -46,6 +46,26 @@ PEN_TEST(a_pinned_source_needs_one_copy_and_no_upgrade)
     world_finish(&w);
 }
 
+PEN_TEST(bridges_take_no_name_of_the_file)
+{
+    struct world w;
+    world_plan(&w,
+               PIPE(MOD("s", "Source", RGB) "," MOD(
+                        "_bridge_1_CudaMemCopy", "CudaWork",
+                        CUDA RGB) "," MOD("_bridge_3_CudaMemCopy", "Sink", RGB),
+                    TO("s", "_bridge_1_CudaMemCopy") "," TO(
+                        "_bridge_1_CudaMemCopy", "_bridge_3_CudaMemCopy")));
+    assert_int_equal(w.status, PEN_OK);
+    assert_int_equal(w.plan->node_count, 5);
+    for (uint32_t i = 0; i < w.plan->node_count; i++)
+        for (uint32_t j = 0; j < i; j++)
+            assert_string_not_equal(w.plan->nodes[i].id, w.plan->nodes[j].id);
+    assert_true(world_node(&w, "_bridge_2_CudaMemCopy")->inserted);
+    assert_true(world_node(&w, "_bridge_4_CudaMemCopy")->inserted);
+    assert_false(world_node(&w, "_bridge_1_CudaMemCopy")->inserted);
+    world_finish(&w);
+}
+
 PEN_TEST(a_copy_of_the_user_is_kept_and_gets_pinned_frames)
 {
     struct world w;
@@ -382,28 +402,45 @@ PEN_TEST(forwarding_modules_hand_an_upgrade_to_the_pool_behind)
 PEN_TEST(frames_that_leave_by_one_output_are_on_one_side)
 {
     struct world w;
-    const char *text =
-        PIPE(
-            MOD("a", "Source", "'mem': '%s'") "," MOD(
-                "b", "Source",
-                "'mem': '%s', 'formats': 'MONO'") "," MOD("j", "PassJoin",
-                                                          "'mem': "
-                                                          "'HOST|CUDA_DEVICE', "
-                                                          "'formats': "
-                                                          "'RGB|MONO'") "," MOD("k",
-                                                                                "Sink",
-                                                                                "'mem':"
-                                                                                " '"
-                                                                                "HOST|"
-                                                                                "CUDA_"
-                                                                                "DEVICE"
-                                                                                "', "
-                                                                                "'forma"
-                                                                                "ts': "
-                                                                                "'RGB|"
-                                                                                "MONO"
-                                                                                "'"),
-            TO("a", "j.input_1") "," TO("b", "j.input_2") "," TO("j", "k"));
+    const char *text = PIPE(
+        MOD("a", "Source", "'mem': '%s'") "," MOD(
+            "b", "Source",
+            "'mem': '%s', 'formats': 'MONO'") "," MOD("j", "PassJoin",
+                                                      "'mem': "
+                                                      "'HOST|CUDA_DEVICE', "
+                                                      "'formats': "
+                                                      "'RGB|MONO'") "," MOD("k",
+                                                                            "Si"
+                                                                            "n"
+                                                                            "k",
+                                                                            "'m"
+                                                                            "em"
+                                                                            "':"
+                                                                            " '"
+                                                                            "HO"
+                                                                            "ST"
+                                                                            "|"
+                                                                            "CU"
+                                                                            "DA"
+                                                                            "_"
+                                                                            "DE"
+                                                                            "VI"
+                                                                            "CE"
+                                                                            "',"
+                                                                            " "
+                                                                            "'f"
+                                                                            "or"
+                                                                            "ma"
+                                                                            "ts"
+                                                                            "':"
+                                                                            " "
+                                                                            "'R"
+                                                                            "GB"
+                                                                            "|"
+                                                                            "MO"
+                                                                            "NO"
+                                                                            "'"),
+        TO("a", "j.input_1") "," TO("b", "j.input_2") "," TO("j", "k"));
     char json[1024];
     // The first input decides; the other comes along.
     snprintf(json, sizeof(json), text, "CUDA_DEVICE", "HOST");
@@ -1060,6 +1097,7 @@ PEN_TEST(the_order_of_the_file_leaves_no_trace)
 PEN_TEST_MAIN(
     PEN_CASE(a_host_output_that_is_uploaded_becomes_pinned),
     PEN_CASE(a_pinned_source_needs_one_copy_and_no_upgrade),
+    PEN_CASE(bridges_take_no_name_of_the_file),
     PEN_CASE(a_copy_of_the_user_is_kept_and_gets_pinned_frames),
     PEN_CASE(one_frame_for_three_device_modules_is_uploaded_once),
     PEN_CASE(three_device_modules_in_a_row_cost_one_upload_and_one_download),
