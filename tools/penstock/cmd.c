@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 void cmd_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     argp_err_exit_status = EXIT_USAGE;
@@ -13,12 +11,36 @@ void cmd_parse(const struct argp *argp, int argc, char **argv, void *input)
         exit(EXIT_USAGE);
 }
 
+error_t cmd_parse_operand(int key, char *arg, struct argp_state *state,
+                          const char *what, const char **operand)
+{
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (!what)
+            argp_error(state, "unexpected argument %s", arg);
+        if (*operand)
+            argp_error(state, "one %s only", what);
+        *operand = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        if (what)
+            argp_error(state, "%s is missing", what);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int cmd_no_memory(void)
+{
+    fputs("penstock: out of memory\n", stderr);
+    return EXIT_RUN;
+}
+
 int cmd_print(char *text)
 {
-    if (!text) {
-        fputs("penstock: out of memory\n", stderr);
-        return EXIT_RUN;
-    }
+    if (!text)
+        return cmd_no_memory();
     fputs(text, stdout);
     const size_t length = strlen(text);
     if (length && text[length - 1] != '\n')
@@ -73,64 +95,15 @@ void cmd_print_issues(const char *file, const struct pen_issues *issues)
 void cmd_print_error(const struct pen_error *err)
 {
     fputs("penstock: ", stderr);
-    if (err->where[0]) {
+    // Texts of the system ("FILE: reason") begin with the place themselves.
+    const size_t length = strlen(err->where);
+    if (length && (strncmp(err->text, err->where, length) != 0 ||
+                   err->text[length] != ':')) {
         cmd_put(stderr, err->where);
         fputs(": ", stderr);
     }
     cmd_put(stderr, err->text[0] ? err->text : pen_status_text(err->status));
     putc('\n', stderr);
-}
-
-// As JSON string. What came from the command line or a folder need not be
-// UTF-8, and an error must not be lost for that.
-static json_t *text_json(const char *text)
-{
-    json_t *value = json_string(text);
-    if (value)
-        return value;
-    char *ascii = strdup(text);
-    for (char *c = ascii; c && *c; c++)
-        *c = (unsigned char)*c < 128 ? *c : '?';
-    value = ascii ? json_string(ascii) : NULL;
-    free(ascii);
-    return value;
-}
-
-int cmd_print_issues_json(bool ok, const struct pen_issues *issues,
-                          const struct pen_error *err)
-{
-    json_t *list = json_array();
-    const struct pen_issue *issue;
-    for (size_t i = 0; issues && (issue = pen_issues_get(issues, i)); i++) {
-        json_array_append_new(
-            list,
-            json_pack(
-                "{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "severity",
-                pen_severity_name(issue->severity), "code", issue->code, "line",
-                issue->line ? json_integer(issue->line) : json_null(), "column",
-                issue->line ? json_integer(issue->column) : json_null(),
-                "pointer", text_json(issue->pointer), "message",
-                text_json(issue->message), "suggestion",
-                text_json(issue->suggestion)));
-    }
-    if (!ok && err && err->status < 0 &&
-        (!issues || !pen_issues_count(issues, PEN_SEVERITY_ERROR))) {
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:n, s:n, s:o, s:o, s:s}", "severity",
-                            "error", "code", pen_status_name(err->status),
-                            "line", "column", "pointer", text_json(err->where),
-                            "message", text_json(err->text), "suggestion", ""));
-    }
-    json_t *root = json_pack("{s:b, s:o}", "ok", (int)ok, "issues", list);
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    if (!text) {
-        fputs("penstock: out of memory\n", stderr);
-        return EXIT_RUN;
-    }
-    puts(text);
-    free(text);
-    return EXIT_OK;
 }
 
 void cmd_sets_add(struct cmd_sets *sets, const char *text,
@@ -162,7 +135,7 @@ int cmd_job_failed(const struct cmd_job *job, const char *file, bool json,
                    enum pen_status status)
 {
     if (json) {
-        cmd_print_issues_json(false, job->issues, &job->err);
+        cmd_print(pen_issues_json(job->issues, &job->err));
     } else {
         if (job->issues)
             cmd_print_issues(file, job->issues);
@@ -228,21 +201,17 @@ static bool parse_count(const char *text, int32_t *out)
     return true;
 }
 
-bool cmd_budget(const char *text, struct pen_plan_params *plan)
+// False if malformed.
+static bool parse_budget(const char *text, struct pen_plan_params *plan)
 {
-    static const struct {
-        const char *key;
-        enum pen_mem_type mem;
-    } keys[] = {
-        { "host=", PEN_MEM_HOST },
-        { "host_pinned=", PEN_MEM_HOST_PINNED },
-        { "cuda_device=", PEN_MEM_CUDA_DEVICE },
-        { "dmabuf=", PEN_MEM_DMABUF },
-    };
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        const size_t length = strlen(keys[i].key);
-        if (strncmp(text, keys[i].key, length) == 0)
-            return parse_size(text + length, &plan->budget[keys[i].mem]);
+    const char *equals = strchr(text, '=');
+    if (!equals)
+        return false;
+    const size_t length = (size_t)(equals - text);
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
+        const char *key = pen_mem_key((enum pen_mem_type)m);
+        if (strlen(key) == length && strncmp(text, key, length) == 0)
+            return parse_size(equals + 1, &plan->budget[m]);
     }
 
     int32_t *limit = NULL;
@@ -256,7 +225,17 @@ bool cmd_budget(const char *text, struct pen_plan_params *plan)
         plan->transfers_limited = true;
         plan->h2d_per_frame = plan->d2h_per_frame = -1;
     }
-    return parse_count(text + 14, limit);
+    return parse_count(equals + 1, limit);
+}
+
+void cmd_budget(struct pen_plan_params *plan, const char *text,
+                struct argp_state *state)
+{
+    if (!parse_budget(text, plan))
+        argp_error(state,
+                   "--budget %s: expected KEY=SIZE, for example "
+                   "cuda_device=512MiB or h2d_per_frame=1",
+                   text);
 }
 
 int cmd_profile(const char *file, struct pen_profile *storage,
