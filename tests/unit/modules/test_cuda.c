@@ -1,6 +1,7 @@
 // The modules of the device against their twins on the CPU and the exact
 // references, in pipelines, in all modes of the emulated device.
 
+#include <semaphore.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -10,6 +11,8 @@
 #include "pictures.h"
 
 #include "src/modules/common.h"
+#include "src/modules/modules.h"
+#include "src/run/run.h"
 
 // --- helpers ----------------------------------------------------------------
 
@@ -635,7 +638,134 @@ PEN_TEST(a_kernel_on_another_stream_holds_up_the_context_but_not_the_stream)
     fixture_all_modes(delayed_elsewhere);
 }
 
+// --- one stream, kernels in advance -----------------------------------------
+
+static sem_t first_frame;
+
+// A source that gives its first frame when the test says so.
+static enum pen_status held_prepare(struct pen_module *m,
+                                    const struct pen_io *io,
+                                    struct pen_caps *out, struct pen_error *err)
+{
+    if (pen_io_index(io) == 0)
+        while (sem_wait(&first_frame))
+            ;
+    return stk_class_test_signal.ops.prepare(m, io, out, err);
+}
+
+static void count_stream(void *cookie, const struct stk_ledger_entry *entry)
+{
+    uint64_t *streams = cookie;
+    if (entry->res != STK_RES_STREAM)
+        return;
+    *streams += entry->count;
+    assert_string_equal(entry->owner, "pipeline");
+}
+
+static void each_gets_the_stream(const struct pen_pipeline *p)
+{
+    static const struct pen_module_class *const classes[] = {
+#define X(name) &stk_class_##name,
+        STK_MODULES(X)
+#undef X
+    };
+    uint32_t bridges = 0, streams = 0;
+    const uintptr_t stream = stk_stream_handle(p->stream);
+    assert_true(stream != 0);
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        uint32_t of_class = 0;
+        for (uint32_t n = 0; n < p->module_count; n++)
+            of_class += p->modules[n].cls == classes[i];
+        if ((classes[i]->flags & PEN_CLASS_CUDA) && !of_class)
+            fail_msg("%s is not in this pipeline", classes[i]->name);
+    }
+    for (uint32_t n = 0; n < p->module_count; n++) {
+        const struct pen_module *m = &p->modules[n];
+        const bool cuda = m->cls->flags & PEN_CLASS_CUDA;
+        if (pen_module_stream(m) != (cuda ? stream : 0))
+            fail_msg("%s has another stream", m->id);
+        bridges += p->plan->nodes[n].inserted;
+        streams += cuda;
+    }
+    assert_int_equal(bridges, 2);
+    assert_int_equal(streams, 8);
+}
+
+static void one_stream_kernels_first(void)
+{
+    static const char text[] =
+        "{\"modules\":{\"s\":{\"type\":\"HeldSource\",\"props\":{"
+        "\"width\":64,\"height\":48,\"maxFrames\":4}},"
+        "\"c\":{\"type\":\"CCNPPI\",\"props\":{\"imageType\":\"RGB\"}},"
+        "\"b\":{\"type\":\"GaussianBlur\"},"
+        "\"r\":{\"type\":\"ResizeNPPI\",\"props\":{\"width\":9,"
+        "\"height\":8}},"
+        "\"d\":{\"type\":\"CudaMemCopy\",\"props\":{\"kind\":"
+        "\"DeviceToDevice\"}},"
+        "\"y\":{\"type\":\"CudaStreamSynchronize\"},"
+        "\"z\":{\"type\":\"CuCtxSynchronize\"},"
+        "\"e\":{\"type\":\"ImageEncoderCV\"},"
+        "\"k\":{\"type\":\"StatSink\"}},\"connections\":["
+        "{\"from\":\"s\",\"to\":\"c\"},{\"from\":\"c\",\"to\":\"b\"},"
+        "{\"from\":\"b\",\"to\":\"r\"},{\"from\":\"r\",\"to\":\"d\"},"
+        "{\"from\":\"d\",\"to\":\"y\"},{\"from\":\"y\",\"to\":\"z\"},"
+        "{\"from\":\"z\",\"to\":\"e\"},{\"from\":\"e\",\"to\":\"k\"}]}";
+    struct pen_module_class held = stk_class_test_signal;
+    held.name = "HeldSource";
+    held.flags |= PEN_CLASS_BLOCKS;
+    held.ops.prepare = held_prepare;
+    struct sync_run r = { .issues = pen_issues_create() };
+    const struct pen_pipeline_params params = {
+        .device = { .selector = pen_test_device(),
+                    .emulator = pen_test_emulator() },
+        .leaks_fatal = true,
+        .leak_sites = true,
+    };
+    sem_init(&first_frame, 0, 0);
+    FIXTURE_OK(pen_registry_create(&r.registry, &err));
+    FIXTURE_OK(pen_registry_add(r.registry, &held, &err));
+    FIXTURE_OK(pen_description_parse(text, strlen(text), "t", &r.desc, r.issues,
+                                     &err));
+    FIXTURE_OK(
+        pen_pipeline_create(r.desc, r.registry, &params, &r.p, r.issues, &err));
+    FIXTURE_OK(pen_pipeline_start(r.p, &err));
+
+    // No frame was made yet, but every image of the plan is on the device.
+    struct stk_ledger_totals kernels;
+    stk_ledger_totals(r.p->ledger, STK_RES_KERNELS, &kernels);
+    assert_int_equal(kernels.live, 3);
+    assert_int_equal(stk_stream_launches(r.p->stream), 0);
+    each_gets_the_stream(r.p);
+    uint64_t streams = 0;
+    stk_ledger_each(r.p->ledger, count_stream, &streams);
+    assert_int_equal(streams, 1);
+
+    sem_post(&first_frame);
+    FIXTURE_OK(pen_pipeline_wait(r.p, INT64_C(20000000000), &err));
+    struct pen_stats stats;
+    pen_pipeline_stats(r.p, &stats);
+    assert_int_equal(stats.launches, 3 * 4);
+    assert_int_equal(stats.streams, 1);
+    stk_ledger_totals(r.p->ledger, STK_RES_KERNELS, &kernels);
+    assert_int_equal(kernels.added, 3);
+    if (fixture_emulator())  // of all that the driver was ever asked for
+        assert_int_equal(fixture_emulator()->penemu_calls("cuStreamCreate"), 1);
+    pen_pipeline_destroy(&r.p);
+    pen_description_destroy(&r.desc);
+    pen_registry_destroy(&r.registry);
+    pen_issues_destroy(&r.issues);
+    sem_destroy(&first_frame);
+}
+
+PEN_TEST(every_class_gets_one_stream_and_its_kernels_before_the_first_frame)
+{
+    (void)test_state;
+    mod_all_modes(one_stream_kernels_first);
+}
+
 PEN_TEST_MAIN(
+    PEN_CASE(
+        every_class_gets_one_stream_and_its_kernels_before_the_first_frame),
     PEN_CASE(all_110_conversions_are_the_same_on_both_sides_and_exact),
     PEN_CASE(range_and_matrix_reach_the_conversion),
     PEN_CASE(bayer_becomes_rgb_and_mono_on_the_cpu),
