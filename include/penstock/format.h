@@ -25,7 +25,10 @@ enum pen_mem_type {
     (PEN_MEM_BIT(PEN_MEM_HOST) | PEN_MEM_BIT(PEN_MEM_HOST_PINNED))
 
 // "HOST", "HOST_PINNED", "CUDA_DEVICE", "DMABUF"; "?" for anything else.
+// Static, like all names of this header. Thread: any.
 PEN_API const char *pen_mem_name(enum pen_mem_type type);
+// The same as a key of files and reports: "host_pinned".
+PEN_API const char *pen_mem_key(enum pen_mem_type type);
 
 // --- pixel formats ----------------------------------------------------------
 
@@ -82,12 +85,12 @@ enum { PEN_MAX_PLANES = 3 };
 // Constant facts about a format; what the planner compares when it counts
 // what a conversion loses.
 struct pen_format_info {
-    const char *name;      // "RGB", "NV12", ...
-    uint8_t planes;        // 1..3
-    uint8_t channels;      // colour and alpha samples of a pixel: MONO 1, RGB 3
-    uint8_t depth;         // bits of a sample
-    uint8_t chroma_w;      // luma pixels per chroma sample across: 1, 2, 4
-    uint8_t chroma_h;      // and down: 1, 2
+    const char *name;  // "RGB", "NV12", ...
+    uint8_t planes;    // 1..3
+    uint8_t channels;  // colour and alpha samples of a pixel: MONO 1, RGB 3
+    uint8_t depth;     // bits of a sample
+    uint8_t chroma_w;  // luma pixels per chroma sample across: 1, 2, 4
+    uint8_t chroma_h;  // and down: 1, 2
     bool yuv, alpha, bayer;
 };
 
@@ -136,26 +139,26 @@ PEN_API const char *pen_codec_name(enum pen_codec codec);
 // width and height describe the decoded picture as far as they are known.
 struct pen_caps {
     enum pen_kind kind;
-    enum pen_codec codec;      // encoded kinds only
-    enum pen_format format;    // the format, once there is only one
-    uint32_t formats;          // while planning: mask of formats it may be
-    int32_t width, height;     // pixels
+    enum pen_codec codec;    // encoded kinds only
+    enum pen_format format;  // the format, once there is only one
+    uint32_t formats;        // while planning: mask of formats it may be
+    int32_t width, height;   // pixels
     enum pen_matrix matrix;
     enum pen_range range;
     struct pen_rational fps;
-    size_t bytes;              // kinds without layout: most bytes of a frame
+    size_t bytes;  // kinds without layout: most bytes of a frame
 };
 
 // Where the samples of a picture lie in its buffer, in bytes.
 struct pen_layout {
     uint32_t planes;
     struct {
-        size_t offset;      // of the first row, from the buffer's start
-        size_t pitch;       // from row to row
-        size_t row_bytes;   // that carry samples
+        size_t offset;     // of the first row, from the buffer's start
+        size_t pitch;      // from row to row
+        size_t row_bytes;  // that carry samples
         int32_t rows;
     } plane[PEN_MAX_PLANES];
-    size_t bytes;           // of the whole buffer
+    size_t bytes;  // of the whole buffer
 };
 
 // Pitches and plane offsets are multiples of this many bytes in all memory
@@ -177,7 +180,8 @@ PEN_API bool pen_caps_equal(const struct pen_caps *a, const struct pen_caps *b);
 
 // "RGB 1920x1080 bt601 full", "JPEG 1920x1080", "Frame"; unknown parts as
 // "?". Writes at most `size` bytes with the ending zero. Thread: any.
-PEN_API void pen_caps_text(const struct pen_caps *caps, char *text, size_t size);
+PEN_API void pen_caps_text(const struct pen_caps *caps, char *text,
+                           size_t size);
 
 PEN_END
 

@@ -24,6 +24,24 @@ const char *pen_mem_name(enum pen_mem_type type)
     return "?";
 }
 
+const char *pen_mem_key(enum pen_mem_type type)
+{
+    switch (type) {
+    case PEN_MEM_HOST:
+        return "host";
+    case PEN_MEM_HOST_PINNED:
+        return "host_pinned";
+    case PEN_MEM_CUDA_DEVICE:
+        return "cuda_device";
+    case PEN_MEM_DMABUF:
+        return "dmabuf";
+    case PEN_MEM_NONE:
+    case PEN_MEM_COUNT:
+        break;
+    }
+    return "?";
+}
+
 const char *pen_matrix_name(enum pen_matrix matrix)
 {
     switch (matrix) {

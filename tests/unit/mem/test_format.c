@@ -75,6 +75,10 @@ PEN_TEST(names_of_values_out_of_range_are_question_marks)
     assert_string_equal(pen_mem_name(PEN_MEM_HOST_PINNED), "HOST_PINNED");
     assert_string_equal(pen_mem_name(PEN_MEM_CUDA_DEVICE), "CUDA_DEVICE");
     assert_string_equal(pen_mem_name(PEN_MEM_DMABUF), "DMABUF");
+    assert_string_equal(pen_mem_key(PEN_MEM_HOST), "host");
+    assert_string_equal(pen_mem_key(PEN_MEM_HOST_PINNED), "host_pinned");
+    assert_string_equal(pen_mem_key(PEN_MEM_CUDA_DEVICE), "cuda_device");
+    assert_string_equal(pen_mem_key(PEN_MEM_DMABUF), "dmabuf");
     assert_string_equal(pen_matrix_name(PEN_MATRIX_BT601), "bt601");
     assert_string_equal(pen_matrix_name(PEN_MATRIX_BT709), "bt709");
     assert_string_equal(pen_matrix_name(PEN_MATRIX_BT2020), "bt2020");
@@ -89,6 +93,7 @@ PEN_TEST(names_of_values_out_of_range_are_question_marks)
     static const int odd[] = { 0, 5, 77, -1 };
     for (size_t i = 0; i < 4; i++) {
         assert_string_equal(pen_mem_name((enum pen_mem_type)odd[i]), "?");
+        assert_string_equal(pen_mem_key((enum pen_mem_type)odd[i]), "?");
         assert_string_equal(pen_matrix_name((enum pen_matrix)odd[i]), "?");
         assert_string_equal(pen_range_name((enum pen_range)odd[i]), "?");
         assert_string_equal(pen_kind_name((enum pen_kind)odd[i]), "?");
