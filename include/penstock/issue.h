@@ -23,19 +23,31 @@ struct pen_issue {
     const char *suggestion;  // what would be right; "" if nothing is known
 };
 
+// A list of issues. It is filled by one call at a time, and may be read by any
+// thread while none does.
 struct pen_issues;
 
-// On failure NULL (out of memory). Thread: any.
+// An empty list, owned by the caller; NULL when out of memory. Thread: any.
 PEN_API struct pen_issues *pen_issues_create(void);
-// NULL in *issues is allowed. Thread: setup.
+// Sets *issues to NULL; NULL in it is allowed. Thread: any.
 PEN_API void pen_issues_destroy(struct pen_issues **issues);
-// Count of issues of at least `severity`, in the order of the file.
+
+// How many issues are of at least `severity`. Thread: any.
 PEN_API size_t pen_issues_count(const struct pen_issues *issues,
                                 enum pen_severity severity);
-// Issue number `i` of all; NULL past the end. Borrowed until the next change.
+// Issue number `i` of all, in the order of the file; NULL past the end.
+// Borrowed until the list changes. Thread: any.
 PEN_API const struct pen_issue *pen_issues_get(const struct pen_issues *issues,
                                                size_t i);
-// "error", "warning", "info".
+
+// {"ok", "issues": [...]} as text, to be freed with pen_free(); NULL when out
+// of memory. ok says that there is no error: neither in the list nor in `err`,
+// which is told as an issue of its own if the list has none. Both may be NULL.
+// Thread: any.
+PEN_API char *pen_issues_json(const struct pen_issues *issues,
+                              const struct pen_error *err);
+
+// "error", "warning", "info"; "?" for anything else. Static. Thread: any.
 PEN_API const char *pen_severity_name(enum pen_severity severity);
 
 PEN_END

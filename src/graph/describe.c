@@ -7,35 +7,9 @@
 
 #include "graph.h"
 
-// --- JSON that may run out of memory anywhere -------------------------------
-
-// NULL stands for a value that could not be made; it spreads to the whole.
-static json_t *with(json_t *object, const char *key, json_t *value)
-{
-    if (json_object_set_new(object, key, value) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static json_t *append(json_t *array, json_t *value)
-{
-    if (json_array_append_new(array, value) == 0)
-        return array;
-    json_decref(array);
-    return NULL;
-}
-
 static json_t *text_or_null(const char *s)
 {
     return s ? json_string(s) : json_null();
-}
-
-static char *dump(json_t *value)
-{
-    char *text = value ? stk_json_dump(value) : NULL;
-    json_decref(value);
-    return text;
 }
 
 // --- what rows are ----------------------------------------------------------
@@ -88,7 +62,7 @@ static json_t *choice_names(const struct pen_prop *row)
 {
     json_t *names = json_array();
     for (const struct pen_choice *c = row->choices; c && c->name; c++)
-        names = append(names, json_string(c->name));
+        names = stk_json_append(names, json_string(c->name));
     return names;
 }
 
@@ -99,7 +73,8 @@ static json_t *kinds_json(uint32_t kinds)
     json_t *list = json_array();
     for (int k = PEN_KIND_NONE + 1; k < PEN_KIND_COUNT; k++) {
         if (kinds & PEN_KIND_BIT(k))
-            list = append(list, json_string(pen_kind_name((enum pen_kind)k)));
+            list = stk_json_append(
+                list, json_string(pen_kind_name((enum pen_kind)k)));
     }
     return list;
 }
@@ -109,8 +84,8 @@ static json_t *mem_json(uint32_t mem)
     json_t *list = json_array();
     for (int m = PEN_MEM_NONE + 1; m < PEN_MEM_COUNT; m++) {
         if (mem & PEN_MEM_BIT(m))
-            list =
-                append(list, json_string(pen_mem_name((enum pen_mem_type)m)));
+            list = stk_json_append(
+                list, json_string(pen_mem_name((enum pen_mem_type)m)));
     }
     return list;
 }
@@ -123,7 +98,7 @@ static json_t *formats_json(uint32_t formats)
             formats & PEN_FMT_BIT(f) ? pen_format_info((enum pen_format)f)
                                      : NULL;
         if (info)
-            list = append(list, json_string(info->name));
+            list = stk_json_append(list, json_string(info->name));
     }
     return list;
 }
@@ -133,14 +108,14 @@ static json_t *pins_json(const struct pen_pin *pins)
     json_t *list = json_array();
     for (; pins && pins->name; pins++) {
         json_t *pin = json_object();
-        pin = with(pin, "name", json_string(pins->name));
-        pin = with(pin, "kinds", kinds_json(pins->kinds));
-        pin = with(pin, "mem", mem_json(pins->mem));
-        pin = with(pin, "formats", formats_json(pins->formats));
-        pin = with(pin, "required",
-                   json_boolean(!(pins->flags & PEN_PIN_OPTIONAL)));
-        pin = with(pin, "help", text_or_null(pins->help));
-        list = append(list, pin);
+        pin = stk_json_with(pin, "name", json_string(pins->name));
+        pin = stk_json_with(pin, "kinds", kinds_json(pins->kinds));
+        pin = stk_json_with(pin, "mem", mem_json(pins->mem));
+        pin = stk_json_with(pin, "formats", formats_json(pins->formats));
+        pin = stk_json_with(pin, "required",
+                            json_boolean(!(pins->flags & PEN_PIN_OPTIONAL)));
+        pin = stk_json_with(pin, "help", text_or_null(pins->help));
+        list = stk_json_append(list, pin);
     }
     return list;
 }
@@ -150,26 +125,30 @@ static json_t *props_json(json_t *list, const struct pen_prop *row)
     for (; row && row->kind != PEN_PROP_END; row++) {
         const bool limited = is_limited(row);
         json_t *prop = json_object();
-        prop = with(prop, "name", json_string(row->key));
-        prop = with(prop, "type", json_string(kind_name(row->kind)));
-        prop = with(prop, "default", default_of(row));
-        prop = with(prop, "min", limited ? number(row, row->min) : json_null());
-        prop = with(prop, "max", limited ? number(row, row->max) : json_null());
-        prop =
-            with(prop, "enum",
-                 row->kind == PEN_PROP_ENUM ? choice_names(row) : json_null());
-        prop = with(prop, "required",
-                    json_boolean(row->flags & PEN_PROP_REQUIRED));
-        prop = with(prop, "unit", text_or_null(row->unit));
-        prop = with(prop, "live", json_boolean(row->flags & PEN_PROP_LIVE));
+        prop = stk_json_with(prop, "name", json_string(row->key));
+        prop = stk_json_with(prop, "type", json_string(kind_name(row->kind)));
+        prop = stk_json_with(prop, "default", default_of(row));
+        prop = stk_json_with(prop, "min",
+                             limited ? number(row, row->min) : json_null());
+        prop = stk_json_with(prop, "max",
+                             limited ? number(row, row->max) : json_null());
+        prop = stk_json_with(prop, "enum",
+                             row->kind == PEN_PROP_ENUM ? choice_names(row)
+                                                        : json_null());
+        prop = stk_json_with(prop, "required",
+                             json_boolean(row->flags & PEN_PROP_REQUIRED));
+        prop = stk_json_with(prop, "unit", text_or_null(row->unit));
+        prop = stk_json_with(prop, "live",
+                             json_boolean(row->flags & PEN_PROP_LIVE));
         if (row->flags & PEN_PROP_ODD)
-            prop = with(prop, "odd", json_true());
+            prop = stk_json_with(prop, "odd", json_true());
         if (row->flags & (PEN_PROP_PATH_READ | PEN_PROP_PATH_WRITE))
-            prop = with(prop, "path",
-                        json_string(row->flags & PEN_PROP_PATH_READ ? "read"
-                                                                    : "write"));
-        prop = with(prop, "help", json_string(row->help));
-        list = append(list, prop);
+            prop = stk_json_with(prop, "path",
+                                 json_string(row->flags & PEN_PROP_PATH_READ
+                                                 ? "read"
+                                                 : "write"));
+        prop = stk_json_with(prop, "help", json_string(row->help));
+        list = stk_json_append(list, prop);
     }
     return list;
 }
@@ -178,7 +157,7 @@ static json_t *strings_json(const char *const *list)
 {
     json_t *array = json_array();
     for (; list && *list; list++)
-        array = append(array, json_string(*list));
+        array = stk_json_append(array, json_string(*list));
     return array;
 }
 
@@ -187,10 +166,10 @@ static json_t *aliases_json(const struct pen_alias *a)
     json_t *list = json_array();
     for (; a && a->name; a++) {
         json_t *alias = json_object();
-        alias = with(alias, "name", json_string(a->name));
-        alias = with(alias, "property", text_or_null(a->key));
-        alias = with(alias, "value", text_or_null(a->value));
-        list = append(list, alias);
+        alias = stk_json_with(alias, "name", json_string(a->name));
+        alias = stk_json_with(alias, "property", text_or_null(a->key));
+        alias = stk_json_with(alias, "value", text_or_null(a->value));
+        list = stk_json_append(list, alias);
     }
     return list;
 }
@@ -199,31 +178,32 @@ static json_t *aliases_json(const struct pen_alias *a)
 static json_t *head_json(const struct pen_module_class *cls)
 {
     json_t *o = json_object();
-    o = with(o, "name", json_string(cls->name));
-    o = with(o, "category", json_string(pen_category_name(cls->category)));
-    o = with(o, "version", json_string(cls->version));
-    o = with(o, "description", json_string(cls->summary));
-    o = with(o, "tags", strings_json(cls->tags));
+    o = stk_json_with(o, "name", json_string(cls->name));
+    o = stk_json_with(o, "category",
+                      json_string(pen_category_name(cls->category)));
+    o = stk_json_with(o, "version", json_string(cls->version));
+    o = stk_json_with(o, "description", json_string(cls->summary));
+    o = stk_json_with(o, "tags", strings_json(cls->tags));
     return o;
 }
 
 // Every class of this version works wherever it is registered.
 static json_t *availability(json_t *o)
 {
-    o = with(o, "available", json_true());
-    return with(o, "reason", json_null());
+    o = stk_json_with(o, "available", json_true());
+    return stk_json_with(o, "reason", json_null());
 }
 
 char *pen_describe_json(const struct pen_module_class *cls)
 {
     json_t *o = head_json(cls);
-    o = with(o, "aliases", aliases_json(cls->aliases));
-    o = with(o, "inputs", pins_json(cls->inputs));
-    o = with(o, "outputs", pins_json(cls->outputs));
-    o = with(
+    o = stk_json_with(o, "aliases", aliases_json(cls->aliases));
+    o = stk_json_with(o, "inputs", pins_json(cls->inputs));
+    o = stk_json_with(o, "outputs", pins_json(cls->outputs));
+    o = stk_json_with(
         o, "properties",
         props_json(props_json(json_array(), cls->props), stk_base_props()));
-    return dump(availability(o));
+    return stk_json_dump_new(availability(o));
 }
 
 char *pen_registry_list_json(const struct pen_module_class *const *list,
@@ -231,8 +211,8 @@ char *pen_registry_list_json(const struct pen_module_class *const *list,
 {
     json_t *modules = json_array();
     for (size_t i = 0; i < count; i++)
-        modules = append(modules, availability(head_json(list[i])));
-    return dump(with(json_object(), "modules", modules));
+        modules = stk_json_append(modules, availability(head_json(list[i])));
+    return stk_json_dump_new(stk_json_with(json_object(), "modules", modules));
 }
 
 // --- describe as text -------------------------------------------------------
@@ -379,7 +359,7 @@ static json_t *row_schema(const struct pen_prop *row)
         s = literal("{'type': 'string'}");
         break;
     case PEN_PROP_ENUM:
-        s = with(json_object(), "enum", choice_names(row));
+        s = stk_json_with(json_object(), "enum", choice_names(row));
         break;
     case PEN_PROP_RATIONAL:
         s = literal("{'anyOf': [{'type': 'number', 'exclusiveMinimum': 0}, "
@@ -391,24 +371,24 @@ static json_t *row_schema(const struct pen_prop *row)
     }
     if (is_limited(row) &&
         (row->kind == PEN_PROP_I32 || row->kind == PEN_PROP_F64)) {
-        s = with(s, "minimum", number(row, row->min));
-        s = with(s, "maximum", number(row, row->max));
+        s = stk_json_with(s, "minimum", number(row, row->min));
+        s = stk_json_with(s, "maximum", number(row, row->max));
     }
     if (row->flags & PEN_PROP_ODD)
-        s = with(s, "not", literal("{'multipleOf': 2}"));
-    s = with(s, "description", json_string(row->help));
+        s = stk_json_with(s, "not", literal("{'multipleOf': 2}"));
+    s = stk_json_with(s, "description", json_string(row->help));
     json_t *value = default_of(row);
     if (json_is_null(value)) {
         json_decref(value);
         return s;
     }
-    return with(s, "default", value);
+    return stk_json_with(s, "default", value);
 }
 
 static json_t *row_schemas(json_t *object, const struct pen_prop *row)
 {
     for (; row && row->kind != PEN_PROP_END; row++)
-        object = with(object, row->key, row_schema(row));
+        object = stk_json_with(object, row->key, row_schema(row));
     return object;
 }
 
@@ -417,7 +397,7 @@ static json_t *closed_object(json_t *properties)
 {
     json_t *s = literal("{'type': 'object', 'patternProperties': {'^#': {}}, "
                         "'additionalProperties': false}");
-    return with(s, "properties", properties);
+    return stk_json_with(s, "properties", properties);
 }
 
 static json_t *required_keys(const struct pen_module_class *cls,
@@ -429,7 +409,7 @@ static json_t *required_keys(const struct pen_module_class *cls,
         const bool preset =
             alias && alias->key && strcmp(alias->key, row->key) == 0;
         if ((row->flags & PEN_PROP_REQUIRED) && !preset)
-            keys = append(keys, json_string(row->key));
+            keys = stk_json_append(keys, json_string(row->key));
     }
     return keys;
 }
@@ -438,10 +418,11 @@ static json_t *required_keys(const struct pen_module_class *cls,
 static json_t *type_rule(const struct pen_module_class *cls,
                          const struct pen_alias *alias)
 {
-    json_t *type = with(json_object(), "const",
-                        json_string(alias ? alias->name : cls->name));
+    json_t *type = stk_json_with(json_object(), "const",
+                                 json_string(alias ? alias->name : cls->name));
     json_t *condition =
-        with(json_object(), "properties", with(json_object(), "type", type));
+        stk_json_with(json_object(), "properties",
+                      stk_json_with(json_object(), "type", type));
 
     json_t *rows =
         row_schemas(row_schemas(json_object(), cls->props), stk_base_props());
@@ -449,22 +430,22 @@ static json_t *type_rule(const struct pen_module_class *cls,
         // Only the preset value itself does not contradict the alias.
         for (const struct pen_prop *row = cls->props; row->kind; row++) {
             if (strcmp(row->key, alias->key) == 0 && row->kind == PEN_PROP_ENUM)
-                rows = with(
-                    rows, row->key,
-                    with(json_object(), "const", json_string(alias->value)));
+                rows = stk_json_with(rows, row->key,
+                                     stk_json_with(json_object(), "const",
+                                                   json_string(alias->value)));
         }
     }
     json_t *props = closed_object(rows);
     json_t *keys = required_keys(cls, alias);
     const bool needed = json_array_size(keys) > 0;
-    props = with(props, "required", keys);
+    props = stk_json_with(props, "required", keys);
 
-    json_t *then =
-        with(json_object(), "properties", with(json_object(), "props", props));
+    json_t *then = stk_json_with(json_object(), "properties",
+                                 stk_json_with(json_object(), "props", props));
     if (needed)
-        then = with(then, "required", literal("['props']"));
-    json_t *rule = with(json_object(), "if", condition);
-    return with(rule, "then", then);
+        then = stk_json_with(then, "required", literal("['props']"));
+    json_t *rule = stk_json_with(json_object(), "if", condition);
+    return stk_json_with(rule, "then", then);
 }
 
 static json_t *module_schema(const struct pen_registry *registry)
@@ -472,20 +453,22 @@ static json_t *module_schema(const struct pen_registry *registry)
     json_t *names = json_array(), *rules = json_array();
     const struct pen_module_class *cls;
     for (size_t i = 0; (cls = stk_registry_at(registry, i)); i++) {
-        names = append(names, json_string(cls->name));
-        rules = append(rules, type_rule(cls, NULL));
+        names = stk_json_append(names, json_string(cls->name));
+        rules = stk_json_append(rules, type_rule(cls, NULL));
         for (const struct pen_alias *a = cls->aliases; a && a->name; a++) {
-            names = append(names, json_string(a->name));
-            rules = append(rules, type_rule(cls, a));
+            names = stk_json_append(names, json_string(a->name));
+            rules = stk_json_append(rules, type_rule(cls, a));
         }
     }
     json_t *properties = json_object();
-    properties = with(properties, "type", with(json_object(), "enum", names));
-    properties = with(properties, "props", literal("{'type': 'object'}"));
+    properties = stk_json_with(properties, "type",
+                               stk_json_with(json_object(), "enum", names));
+    properties =
+        stk_json_with(properties, "props", literal("{'type': 'object'}"));
     json_t *s = literal("{'type': 'object', 'required': ['type']}");
-    s = with(s, "properties", properties);
+    s = stk_json_with(s, "properties", properties);
     if (!rules || json_array_size(rules))
-        return with(s, "allOf", rules);
+        return stk_json_with(s, "allOf", rules);
     json_decref(rules);  // an empty allOf is no schema
     return s;
 }
@@ -536,9 +519,9 @@ static json_t *definitions(const struct pen_registry *registry)
         "'onError': {'type': 'string', 'pattern': "
         "'^(stop|drop|retry:[0-9]{1,4}|restart_module|stop_pipeline)$'},"
         "'end': {'type': 'string', 'pattern': '^[^.]+([.].+)?$'}}");
-    d = with(d, "settings", literal(settings_schema));
-    d = with(d, "connection", literal(connection_schema));
-    return with(d, "module", module_schema(registry));
+    d = stk_json_with(d, "settings", literal(settings_schema));
+    d = stk_json_with(d, "connection", literal(connection_schema));
+    return stk_json_with(d, "module", module_schema(registry));
 }
 
 char *pen_registry_schema_json(const struct pen_registry *registry)
@@ -557,5 +540,6 @@ char *pen_registry_schema_json(const struct pen_registry *registry)
                 "'additionalProperties': false},"
                 "'connections': {'type': 'array',"
                 "'items': {'$ref': '#/definitions/connection'}}}}");
-    return dump(with(s, "definitions", definitions(registry)));
+    return stk_json_dump_new(
+        stk_json_with(s, "definitions", definitions(registry)));
 }

@@ -415,12 +415,6 @@ static void read_auto_start(struct pen_description *d, const char *pointer,
 static void read_size(struct pen_description *d, const char *pointer,
                       enum pen_mem_type mem, const json_t *value)
 {
-    static const char *const keys[PEN_MEM_COUNT] = {
-        [PEN_MEM_HOST] = "host",
-        [PEN_MEM_HOST_PINNED] = "host_pinned",
-        [PEN_MEM_CUDA_DEVICE] = "cuda_device",
-        [PEN_MEM_DMABUF] = "dmabuf",
-    };
     char key[32], suggestion[64];
     uint64_t bytes = 0;
     if (json_is_integer(value) && json_integer_value(value) > 0)
@@ -432,8 +426,9 @@ static void read_size(struct pen_description *d, const char *pointer,
         d->budget[mem] = bytes;
         return;
     }
-    snprintf(key, sizeof(key), "budget.%s", keys[mem]);
-    snprintf(suggestion, sizeof(suggestion), "\"%s\": \"512MiB\"", keys[mem]);
+    snprintf(key, sizeof(key), "budget.%s", pen_mem_key(mem));
+    snprintf(suggestion, sizeof(suggestion), "\"%s\": \"512MiB\"",
+             pen_mem_key(mem));
     wrong(d, "E004", pointer, key, "a size above 0 such as \"512MiB\"", value,
           suggestion);
 }
@@ -880,7 +875,6 @@ static enum pen_status read_text_of(struct pen_description *d, const char *text,
                                     struct pen_error *err)
 {
     d->device = "auto";
-    d->streams = "shared";
     d->name = "";
     d->auto_bridge = true;
     d->h2d_per_frame = d->d2h_per_frame = -1;

@@ -4,11 +4,10 @@
 // From text to a checked graph. description.c reads the file, validate.c
 // resolves and checks it, planner.c (plan.h) places it.
 
-#include <jansson.h>
-
 #include <penstock/description.h>
 
 #include "../base/str.h"
+#include "json.h"
 #include "plan.h"
 
 // --- issues -----------------------------------------------------------------
@@ -37,6 +36,9 @@ bool stk_issues_failed(const struct pen_issues *issues);
 PEN_NODISCARD enum pen_status stk_issues_status(const struct pen_issues *issues,
                                                 size_t before,
                                                 struct pen_error *err);
+// The list as an array (new reference; NULL: out of memory). `issues` may be
+// NULL.
+json_t *stk_issues_json(const struct pen_issues *issues);
 
 // What check() of a class complains to.
 struct pen_check {
@@ -46,7 +48,7 @@ struct pen_check {
     size_t errors;
 };
 
-// --- positions and values ---------------------------------------------------
+// --- positions --------------------------------------------------------------
 
 // Line and column of every JSON pointer of a text. The scan also makes the
 // values (*root, may be NULL; new reference): jansson's own reader drops
@@ -69,16 +71,6 @@ void stk_positions_destroy(struct stk_positions **p);
 // `base` + "/" + `key`, escaped as RFC 6901 wants; NULL: out of memory.
 char *stk_pointer_join(struct stk_arena *arena, const char *base,
                        const char *key);
-bool stk_utf8_valid(const char *s);
-// The value as JSON text for a message, cut to fit `size`.
-void stk_json_brief(const json_t *value, char *text, size_t size);
-// The number as JSON text, whatever the locale.
-void stk_number_text(double value, char text[32]);
-// The value as indented text, to be freed; NULL when out of memory. (jansson's
-// json_dumps() leaves out keys that there is no memory for.)
-char *stk_json_dump(const json_t *value);
-// A shallow copy ({} of NULL), or NULL when out of memory.
-json_t *stk_json_copy_object(const json_t *object);
 
 // --- description ------------------------------------------------------------
 
@@ -102,7 +94,6 @@ struct pen_description {
     const char *device;   // settings.device; "auto"
     int32_t queue_depth;  // settings.queue_depth; 0: not given
     bool auto_bridge;
-    const char *streams;                   // settings.cuda.streams; "shared"
     const char *on_error;                  // settings.onError; NULL: not given
     uint64_t budget[PEN_MEM_COUNT];        // 0: not given
     int32_t h2d_per_frame, d2h_per_frame;  // -1: not given

@@ -235,6 +235,53 @@ enum pen_status stk_issues_status(const struct pen_issues *issues,
                          first->message, errors - before - 1);
 }
 
+// --- as JSON ----------------------------------------------------------------
+
+static json_t *issue_json(const struct pen_issue *issue, const char *code)
+{
+    const bool placed = issue->line > 0;
+    json_t *i = json_object();
+    i = stk_json_with(i, "severity",
+                      json_string(pen_severity_name(issue->severity)));
+    i = stk_json_with(i, "code", json_string(code));
+    i = stk_json_with(i, "line",
+                      placed ? json_integer(issue->line) : json_null());
+    i = stk_json_with(i, "column",
+                      placed ? json_integer(issue->column) : json_null());
+    i = stk_json_with(i, "pointer", stk_json_text(issue->pointer));
+    i = stk_json_with(i, "message", stk_json_text(issue->message));
+    return stk_json_with(i, "suggestion", stk_json_text(issue->suggestion));
+}
+
+json_t *stk_issues_json(const struct pen_issues *issues)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; issues && i < issues->count; i++)
+        array = stk_json_append(
+            array, issue_json(&issues->items[i], issues->items[i].code));
+    return array;
+}
+
+char *pen_issues_json(const struct pen_issues *issues,
+                      const struct pen_error *err)
+{
+    json_t *list = stk_issues_json(issues);
+    bool ok = !issues || !issues->at_least[PEN_SEVERITY_ERROR];
+    if (ok && err && err->status < 0) {
+        const struct pen_issue told = {
+            .severity = PEN_SEVERITY_ERROR,
+            .pointer = err->where,
+            .message = err->text,
+            .suggestion = "",
+        };
+        list = stk_json_append(list,
+                               issue_json(&told, pen_status_name(err->status)));
+        ok = false;
+    }
+    json_t *root = stk_json_with(json_object(), "ok", json_boolean(ok));
+    return stk_json_dump_new(stk_json_with(root, "issues", list));
+}
+
 // --- check() of a class -----------------------------------------------------
 
 static void check_add(struct pen_check *check, enum pen_severity severity,

@@ -2,30 +2,16 @@
 // programs.
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "../base/str.h"
+#include "../graph/json.h"
 #include "run.h"
 
 static const enum stk_res counted[] = {
     STK_RES_HOST,   STK_RES_HOST_PINNED, STK_RES_CUDA_DEVICE, STK_RES_DMABUF,
     STK_RES_STREAM, STK_RES_EVENT,       STK_RES_KERNELS,     STK_RES_FRAME,
 };
-
-// The ends of memory names in reports.
-static const struct {
-    enum pen_mem_type mem;
-    const char *key;
-} memories[] = {
-    { PEN_MEM_HOST, "host" },
-    { PEN_MEM_HOST_PINNED, "host_pinned" },
-    { PEN_MEM_CUDA_DEVICE, "cuda_device" },
-    { PEN_MEM_DMABUF, "dmabuf" },
-};
-enum { MEMORIES = sizeof(memories) / sizeof(memories[0]) };
 
 static double seconds_of(const struct pen_pipeline *p)
 {
@@ -80,9 +66,8 @@ void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out)
     }
 
     pthread_mutex_lock(&p->plan_lock);
-    for (unsigned i = 0; p->plan && i < MEMORIES; i++)
-        out->memory[memories[i].mem].planned_peak =
-            p->plan->peak[memories[i].mem];
+    for (unsigned m = PEN_MEM_HOST; p->plan && m < PEN_MEM_COUNT; m++)
+        out->memory[m].planned_peak = p->plan->peak[m];
     out->launches = p->stream ? stk_stream_launches(p->stream) : p->launches;
     out->blocking_syncs =
         p->device ? stk_device_blocked(p->device) : p->blocked;
@@ -91,10 +76,10 @@ void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out)
     if (atomic_load(&p->torn_down))
         out->leaks = p->leaked;
     struct stk_ledger_totals t;
-    for (unsigned i = 0; i < MEMORIES; i++) {
-        stk_ledger_totals(p->ledger, (enum stk_res)memories[i].mem, &t);
-        out->memory[memories[i].mem].peak = t.peak_bytes;
-        out->memory[memories[i].mem].live = t.live_bytes;
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
+        stk_ledger_totals(p->ledger, (enum stk_res)m, &t);
+        out->memory[m].peak = t.peak_bytes;
+        out->memory[m].live = t.live_bytes;
     }
     for (unsigned i = 0; i < sizeof(counted) / sizeof(counted[0]); i++) {
         stk_ledger_totals(p->ledger, counted[i], &t);
@@ -251,11 +236,11 @@ static void text_resources(struct stk_text *t, const struct pen_stats *s,
     stk_text_add(t, "; copied by the CPU ");
     add_size(t, s->host_copy_bytes);
     stk_text_add(t, "\nmemory:");
-    for (unsigned i = 0; i < MEMORIES; i++) {
-        const struct pen_memory_stats *m = &s->memory[memories[i].mem];
+    for (unsigned i = PEN_MEM_HOST; i < PEN_MEM_COUNT; i++) {
+        const struct pen_memory_stats *m = &s->memory[i];
         if (!m->planned_peak && !m->peak)
             continue;
-        stk_text_addf(t, " %s planned ", pen_mem_name(memories[i].mem));
+        stk_text_addf(t, " %s planned ", pen_mem_name((enum pen_mem_type)i));
         add_size(t, m->planned_peak);
         stk_text_add(t, ", peak ");
         add_size(t, m->peak);
@@ -337,29 +322,26 @@ char *pen_pipeline_report_text(const struct pen_pipeline *pipeline)
 
 // --- JSON -------------------------------------------------------------------
 
-// Text that may hold bytes of a file name that are no UTF-8.
-static json_t *json_text(const char *text)
-{
-    json_t *value = json_string(text);
-    if (value)
-        return value;
-    char ascii[600];
-    size_t n = 0;
-    for (; text[n] && n < sizeof(ascii) - 1; n++)
-        ascii[n] = (unsigned char)text[n] < 128 ? text[n] : '?';
-    ascii[n] = '\0';
-    return json_string(ascii);
-}
-
-static json_t *json_count(uint64_t value)
-{
-    return json_integer((json_int_t)value);
-}
-
 static json_t *json_transfer(const struct pen_transfer_stats *s)
 {
-    return json_pack("{s:o, s:o}", "count", json_count(s->count), "bytes",
-                     json_count(s->bytes));
+    json_t *o = stk_json_with(json_object(), "count", stk_json_count(s->count));
+    return stk_json_with(o, "bytes", stk_json_count(s->bytes));
+}
+
+static json_t *json_transfers(const struct pen_stats *s)
+{
+    json_t *o = stk_json_with(json_object(), "h2d", json_transfer(&s->h2d));
+    o = stk_json_with(o, "d2h", json_transfer(&s->d2h));
+    return stk_json_with(o, "d2d", json_transfer(&s->d2d));
+}
+
+static json_t *json_device(const struct pen_pipeline *p)
+{
+    if (!*p->device_name)
+        return json_null();
+    json_t *o =
+        stk_json_with(json_object(), "name", stk_json_text(p->device_name));
+    return stk_json_with(o, "emulated", json_boolean(p->emulated));
 }
 
 static json_t *json_modules(const struct pen_pipeline *p)
@@ -368,16 +350,14 @@ static json_t *json_modules(const struct pen_pipeline *p)
     for (uint32_t i = 0; i < p->module_count; i++) {
         const struct pen_module *m = &p->modules[i];
         const struct stk_plan_node *node = &p->plan->nodes[i];
-        json_t *o =
-            json_pack("{s:o, s:o, s:b, s:o, s:o, s:o}", "id", json_text(m->id),
-                      "type", json_text(node->type), "inserted", node->inserted,
-                      "frames", json_count(atomic_load(&m->frames)), "drops",
-                      json_count(atomic_load(&m->drops)), "busy_us",
-                      json_count(atomic_load(&m->busy_ns) / 1000));
-        if (json_array_append_new(list, o)) {
-            json_decref(list);
-            return NULL;
-        }
+        json_t *o = stk_json_with(json_object(), "id", stk_json_text(m->id));
+        o = stk_json_with(o, "type", stk_json_text(node->type));
+        o = stk_json_with(o, "inserted", json_boolean(node->inserted));
+        o = stk_json_with(o, "frames", stk_json_count(atomic_load(&m->frames)));
+        o = stk_json_with(o, "drops", stk_json_count(atomic_load(&m->drops)));
+        o = stk_json_with(o, "busy_us",
+                          stk_json_count(atomic_load(&m->busy_ns) / 1000));
+        list = stk_json_append(list, o);
     }
     return list;
 }
@@ -391,16 +371,15 @@ static json_t *json_edges(struct pen_pipeline *p)
         struct stk_edge_stats stats;
         stk_queue_stats(&link->queue, &stats);
         edge_names(link, from, to, sizeof(from));
-        json_t *o = json_pack(
-            "{s:o, s:o, s:s, s:o, s:o, s:i, s:i}", "from", json_text(from),
-            "to", json_text(to), "mem", pen_mem_name(p->plan->edges[i].mem),
-            "frames", json_count(stats.frames), "drops",
-            json_count(stats.drops), "depth", (int)link->queue.depth,
-            "max_fill", (int)stats.max_fill);
-        if (json_array_append_new(list, o)) {
-            json_decref(list);
-            return NULL;
-        }
+        json_t *o = stk_json_with(json_object(), "from", stk_json_text(from));
+        o = stk_json_with(o, "to", stk_json_text(to));
+        o = stk_json_with(o, "mem",
+                          json_string(pen_mem_name(p->plan->edges[i].mem)));
+        o = stk_json_with(o, "frames", stk_json_count(stats.frames));
+        o = stk_json_with(o, "drops", stk_json_count(stats.drops));
+        o = stk_json_with(o, "depth", stk_json_count(link->queue.depth));
+        o = stk_json_with(o, "max_fill", stk_json_count(stats.max_fill));
+        list = stk_json_append(list, o);
     }
     return list;
 }
@@ -408,17 +387,30 @@ static json_t *json_edges(struct pen_pipeline *p)
 static json_t *json_memory(const struct pen_stats *s)
 {
     json_t *all = json_object();
-    for (unsigned i = 0; i < MEMORIES; i++) {
-        const struct pen_memory_stats *m = &s->memory[memories[i].mem];
-        json_t *o = json_pack("{s:o, s:o, s:o}", "planned_peak",
-                              json_count(m->planned_peak), "peak",
-                              json_count(m->peak), "live", json_count(m->live));
-        if (json_object_set_new(all, memories[i].key, o)) {
-            json_decref(all);
-            return NULL;
-        }
+    for (unsigned i = PEN_MEM_HOST; i < PEN_MEM_COUNT; i++) {
+        const struct pen_memory_stats *m = &s->memory[i];
+        json_t *o = stk_json_with(json_object(), "planned_peak",
+                                  stk_json_count(m->planned_peak));
+        o = stk_json_with(o, "peak", stk_json_count(m->peak));
+        o = stk_json_with(o, "live", stk_json_count(m->live));
+        all = stk_json_with(all, pen_mem_key((enum pen_mem_type)i), o);
     }
     return all;
+}
+
+static json_t *json_cuda(const struct pen_stats *s)
+{
+    json_t *o = stk_json_with(json_object(), "contexts_retained",
+                              stk_json_count(s->contexts_retained));
+    o = stk_json_with(o, "contexts_released",
+                      stk_json_count(s->contexts_released));
+    o = stk_json_with(o, "streams", stk_json_count(s->streams));
+    o = stk_json_with(o, "steady_state_allocations",
+                      stk_json_count(s->steady_state_allocations));
+    o = stk_json_with(o, "library_allocations",
+                      stk_json_count(s->library_allocations));
+    return stk_json_with(o, "blocking_syncs",
+                         stk_json_count(s->blocking_syncs));
 }
 
 static json_t *json_leaks(const struct pen_pipeline *p)
@@ -426,14 +418,12 @@ static json_t *json_leaks(const struct pen_pipeline *p)
     json_t *list = json_array();
     for (uint32_t i = 0; atomic_load(&p->torn_down) && i < p->leak_count; i++) {
         const struct stk_leak *l = &p->leaks[i];
-        json_t *o =
-            json_pack("{s:s, s:o, s:o, s:o}", "type", stk_res_name(l->res),
-                      "owner", json_text(l->owner), "site", json_text(l->site),
-                      "bytes", json_count(l->bytes));
-        if (json_array_append_new(list, o)) {
-            json_decref(list);
-            return NULL;
-        }
+        json_t *o = stk_json_with(json_object(), "type",
+                                  json_string(stk_res_name(l->res)));
+        o = stk_json_with(o, "owner", stk_json_text(l->owner));
+        o = stk_json_with(o, "site", stk_json_text(l->site));
+        o = stk_json_with(o, "bytes", stk_json_count(l->bytes));
+        list = stk_json_append(list, o);
     }
     return list;
 }
@@ -446,26 +436,20 @@ static json_t *json_errors(struct pen_pipeline *p)
     json_t *list = json_array();
     for (uint32_t i = 0; i < kept; i++) {
         const struct stk_failure *f = &failures[i];
-        json_t *o = json_pack(
-            "{s:o, s:o, s:s, s:i, s:b, s:o, s:o}", "module",
-            *f->module ? json_text(f->module) : json_null(), "frame",
-            f->has_frame ? json_count(f->frame) : json_null(), "status",
-            pen_status_name(f->err.status), "native", f->err.native, "fatal",
-            f->fatal, "where", json_text(f->err.where), "message",
-            json_text(f->err.text));
-        if (json_array_append_new(list, o)) {
-            json_decref(list);
-            return NULL;
-        }
+        json_t *o =
+            stk_json_with(json_object(), "module",
+                          *f->module ? stk_json_text(f->module) : json_null());
+        o = stk_json_with(
+            o, "frame", f->has_frame ? stk_json_count(f->frame) : json_null());
+        o = stk_json_with(o, "status",
+                          json_string(pen_status_name(f->err.status)));
+        o = stk_json_with(o, "native", json_integer(f->err.native));
+        o = stk_json_with(o, "fatal", json_boolean(f->fatal));
+        o = stk_json_with(o, "where", stk_json_text(f->err.where));
+        o = stk_json_with(o, "message", stk_json_text(f->err.text));
+        list = stk_json_append(list, o);
     }
     return list;
-}
-
-// json_dumps() leaves out what it had no memory for and says nothing.
-static int add_piece(const char *piece, size_t size, void *text)
-{
-    stk_text_add_n(text, piece, size);
-    return 0;
 }
 
 char *pen_pipeline_report_json(const struct pen_pipeline *pipeline)
@@ -474,36 +458,18 @@ char *pen_pipeline_report_json(const struct pen_pipeline *pipeline)
     struct pen_stats s;
     pen_pipeline_stats(p, &s);
 
+    json_t *o = stk_json_with(json_object(), "ok", json_boolean(run_is_ok(p)));
+    o = stk_json_with(o, "device", json_device(p));
+    o = stk_json_with(o, "frames", stk_json_count(s.frames));
+    o = stk_json_with(o, "seconds", json_real(s.seconds));
+    o = stk_json_with(o, "fps", json_real(rate(s.frames, s.seconds)));
     pthread_mutex_lock(&p->plan_lock);
-    json_t *modules = json_modules(p);
-    json_t *edges = json_edges(p);
+    o = stk_json_with(o, "modules", json_modules(p));
+    o = stk_json_with(o, "edges", json_edges(p));
     pthread_mutex_unlock(&p->plan_lock);
-    json_t *device = *p->device_name ? json_pack("{s:o, s:b}", "name",
-                                                 json_text(p->device_name),
-                                                 "emulated", p->emulated)
-                                     : json_null();
-    json_t *transfers =
-        json_pack("{s:o, s:o, s:o}", "h2d", json_transfer(&s.h2d), "d2h",
-                  json_transfer(&s.d2h), "d2d", json_transfer(&s.d2d));
-    json_t *cuda = json_pack(
-        "{s:i, s:i, s:i, s:o, s:o, s:o}", "contexts_retained",
-        (int)s.contexts_retained, "contexts_released", (int)s.contexts_released,
-        "streams", (int)s.streams, "steady_state_allocations",
-        json_count(s.steady_state_allocations), "library_allocations",
-        json_count(s.library_allocations), "blocking_syncs",
-        json_count(s.blocking_syncs));
-    // A part that there was no memory for fails the whole; the other parts
-    // are released by the call.
-    json_t *root = json_pack(
-        "{s:b, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "ok",
-        run_is_ok(p), "device", device, "frames", json_count(s.frames),
-        "seconds", s.seconds, "fps", rate(s.frames, s.seconds), "modules",
-        modules, "edges", edges, "transfers", transfers, "memory",
-        json_memory(&s), "cuda", cuda, "leaks", json_leaks(p), "errors",
-        json_errors(p));
-    struct stk_text text = { 0 };
-    if (!root || json_dump_callback(root, add_piece, &text, JSON_INDENT(2)))
-        text.failed = true;
-    json_decref(root);
-    return stk_text_take(&text);
+    o = stk_json_with(o, "transfers", json_transfers(&s));
+    o = stk_json_with(o, "memory", json_memory(&s));
+    o = stk_json_with(o, "cuda", json_cuda(&s));
+    o = stk_json_with(o, "leaks", json_leaks(p));
+    return stk_json_dump_new(stk_json_with(o, "errors", json_errors(p)));
 }

@@ -27,7 +27,6 @@ PEN_TEST(a_file_that_says_nothing_has_defaults)
     struct pen_description *d = parse("{" MODULES "}");
     assert_string_equal(pen_description_name(d), "");
     assert_string_equal(pen_description_device(d), "auto");
-    assert_string_equal(d->streams, "shared");
     assert_string_equal(d->file, "test.json");
     assert_int_equal(d->queue_depth, 0);
     assert_true(d->auto_bridge);
@@ -414,6 +413,71 @@ PEN_TEST(set_that_cannot_be_is_refused)
     pen_description_destroy(&d);
 }
 
+// --- issues as JSON ---------------------------------------------------------
+
+static json_t *issues_json(const struct pen_issues *issues,
+                           const struct pen_error *err, bool ok, size_t count)
+{
+    char *text = pen_issues_json(issues, err);
+    assert_non_null(text);
+    json_t *root = json_loads(text, 0, NULL);
+    pen_free(text);
+    assert_int_equal(json_object_size(root), 2);
+    assert_int_equal(json_is_true(json_object_get(root, "ok")), ok);
+    json_t *list = json_incref(json_object_get(root, "issues"));
+    assert_int_equal(json_array_size(list), count);
+    json_decref(root);
+    return list;
+}
+
+PEN_TEST(issues_as_json_are_ok_as_long_as_there_is_no_error)
+{
+    struct pen_issues *issues = pen_issues_create();
+    struct pen_error err = { 0 };
+    json_decref(issues_json(NULL, NULL, true, 0));
+    json_decref(issues_json(issues, &err, true, 0));
+
+    stk_issue_add_at(issues, PEN_SEVERITY_WARNING, "W400", 3, 7, "/modules/a",
+                     "connect it", "%s has no connection", "a");
+    json_t *list = issues_json(issues, &err, true, 1);
+    json_t *first = json_array_get(list, 0);
+    assert_int_equal(json_object_size(first), 7);
+    assert_string_equal(json_string_value(json_object_get(first, "severity")),
+                        "warning");
+    assert_string_equal(json_string_value(json_object_get(first, "code")),
+                        "W400");
+    assert_int_equal(json_integer_value(json_object_get(first, "line")), 3);
+    assert_int_equal(json_integer_value(json_object_get(first, "column")), 7);
+    assert_string_equal(json_string_value(json_object_get(first, "suggestion")),
+                        "connect it");
+    json_decref(list);
+    pen_issues_destroy(&issues);
+}
+
+PEN_TEST(an_error_is_an_issue_where_the_list_has_none)
+{
+    struct pen_issues *issues = pen_issues_create();
+    struct pen_error err = { 0 };
+    // A path of the command line need not be UTF-8.
+    pen_error_set(&err, PEN_E_UNSUPPORTED, 0, "in\xff.json", "not here");
+    json_t *list = issues_json(issues, &err, false, 1);
+    const json_t *told = json_array_get(list, 0);
+    assert_string_equal(json_string_value(json_object_get(told, "code")),
+                        "E_UNSUPPORTED");
+    assert_string_equal(json_string_value(json_object_get(told, "pointer")),
+                        "in?.json");
+    assert_string_equal(json_string_value(json_object_get(told, "message")),
+                        "not here");
+    assert_true(json_is_null(json_object_get(told, "line")));
+    assert_true(json_is_null(json_object_get(told, "column")));
+    json_decref(list);
+
+    stk_issue_add_at(issues, PEN_SEVERITY_ERROR, "E100", 1, 1, "", "", "no");
+    json_decref(issues_json(issues, &err, false, 1));
+    json_decref(issues_json(issues, NULL, false, 1));
+    pen_issues_destroy(&issues);
+}
+
 PEN_TEST_MAIN(PEN_CASE(a_file_that_says_nothing_has_defaults),
               PEN_CASE(modules_and_connections_keep_the_order_of_the_file),
               PEN_CASE(settings_are_read_in_both_spellings),
@@ -426,4 +490,6 @@ PEN_TEST_MAIN(PEN_CASE(a_file_that_says_nothing_has_defaults),
               PEN_CASE(feedback_is_refused_and_makes_no_cycle),
               PEN_CASE(files_are_read_and_their_failures_have_texts),
               PEN_CASE(set_overrides_adds_and_tells_where_from),
-              PEN_CASE(set_that_cannot_be_is_refused))
+              PEN_CASE(set_that_cannot_be_is_refused),
+              PEN_CASE(issues_as_json_are_ok_as_long_as_there_is_no_error),
+              PEN_CASE(an_error_is_an_issue_where_the_list_has_none))
