@@ -25,13 +25,35 @@ struct cmd {
 extern const struct cmd cmd_run, cmd_validate, cmd_plan, cmd_list_modules,
     cmd_describe, cmd_devices, cmd_schema;
 
-// Parse a verb's arguments; exits with EXIT_USAGE on a wrong one.
+// --- arguments --------------------------------------------------------------
+// A wrong one is told and ends the process with EXIT_USAGE.
+
 void cmd_parse(const struct argp *argp, int argc, char **argv, void *input);
+// For the end of a verb's parser, what is no option of it: the one operand,
+// whose name for messages is `what`; NULL: the verb takes none.
+error_t cmd_parse_operand(int key, char *arg, struct argp_state *state,
+                          const char *what, const char **operand);
+
+// The --set options of a command line.
+struct cmd_sets {
+    const char *list[64];
+    size_t count;
+};
+void cmd_sets_add(struct cmd_sets *sets, const char *text,
+                  struct argp_state *state);
+// "KEY=SIZE" of --budget into plan parameters.
+void cmd_budget(struct pen_plan_params *plan, const char *text,
+                struct argp_state *state);
+#define CMD_BUDGET_HELP                                                        \
+    "Limit host, host_pinned, cuda_device (512MiB), h2d_per_frame or "         \
+    "d2h_per_frame (1)"
 
 // --- output -----------------------------------------------------------------
 
-// Print a text of the library and free it; NULL is reported as out of memory.
+// Print a text of the library and free it. EXIT_OK, or EXIT_RUN for NULL, which
+// is told as out of memory.
 int cmd_print(char *text);
+int cmd_no_memory(void);
 // Flush stdout and turn a failed write into an exit code: a closed pipe ends
 // the text quietly and is no failure, a full disk is one.
 int cmd_finish(int code);
@@ -43,20 +65,8 @@ void cmd_put(FILE *to, const char *text);
 void cmd_print_issues(const char *file, const struct pen_issues *issues);
 // One error on stderr: "penstock: where: text".
 void cmd_print_error(const struct pen_error *err);
-// {"ok": false, "issues": [...]} with `err` as an issue of its own where the
-// list does not hold an error; ok is given.
-int cmd_print_issues_json(bool ok, const struct pen_issues *issues,
-                          const struct pen_error *err);
 
 // --- shared steps -----------------------------------------------------------
-
-// The --set options of a command line.
-struct cmd_sets {
-    const char *list[64];
-    size_t count;
-};
-void cmd_sets_add(struct cmd_sets *sets, const char *text,
-                  struct argp_state *state);
 
 struct cmd_job {
     struct pen_registry *registry;
@@ -74,9 +84,6 @@ int cmd_job_open(struct cmd_job *job, const char *file,
 int cmd_job_failed(const struct cmd_job *job, const char *file, bool json,
                    enum pen_status status);
 void cmd_job_close(struct cmd_job *job);
-
-// "KEY=SIZE" of --budget into plan parameters. False if malformed.
-bool cmd_budget(const char *text, struct pen_plan_params *plan);
 
 // Read the file of --profile into `storage` and make `plan` use it. EXIT_OK,
 // or the exit code of the failure, which has been printed; NULL: nothing.

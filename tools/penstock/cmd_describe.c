@@ -21,16 +21,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_JSON:
         o->json = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (o->type)
-            argp_error(state, "one TYPE only");
-        o->type = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "TYPE is missing");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cmd_parse_operand(key, arg, state, "TYPE", &o->type);
     }
 }
 
@@ -47,7 +39,7 @@ static void not_found(const struct pen_registry *registry, const char *type,
                       "there is no such module; `penstock list-modules` "
                       "lists them");
     if (json)
-        cmd_print_issues_json(false, NULL, &err);
+        cmd_print(pen_issues_json(NULL, &err));
     else
         cmd_print_error(&err);
 }

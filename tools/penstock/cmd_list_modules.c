@@ -42,11 +42,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "more than %d --tag", MAX_TAGS);
         o->tags[o->tag_count++] = arg;
         return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected argument %s", arg);
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cmd_parse_operand(key, arg, state, NULL, NULL);
     }
 }
 

@@ -28,10 +28,7 @@ static const struct argp_option options[] = {
     { "json", OPT_JSON, NULL, 0, "Print the plan as JSON", 0 },
     { "set", OPT_SET, "ID.PROP=VALUE", 0, "Override a property", 0 },
     { "probe", OPT_PROBE, NULL, 0, "Read the headers of input files", 0 },
-    { "budget", OPT_BUDGET, "KEY=SIZE", 0,
-      "Limit host, host_pinned, cuda_device (512MiB), h2d_per_frame or "
-      "d2h_per_frame (1)",
-      0 },
+    { "budget", OPT_BUDGET, "KEY=SIZE", 0, CMD_BUDGET_HELP, 0 },
     { "profile", OPT_PROFILE, "P.json", 0,
       "Reckon with this device profile: a file, generic-cuda or cpu", 0 },
     { "svg", OPT_SVG, "OUT", 0, "Draw the plan as SVG", 0 },
@@ -53,11 +50,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o->plan.probe = true;
         return 0;
     case OPT_BUDGET:
-        if (!cmd_budget(arg, &o->plan))
-            argp_error(state,
-                       "--budget %s: expected KEY=SIZE, for example "
-                       "cuda_device=512MiB or h2d_per_frame=1",
-                       arg);
+        cmd_budget(&o->plan, arg, state);
         return 0;
     case OPT_PROFILE:
         o->profile = arg;
@@ -68,26 +61,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_DOT:
         o->dot = arg;
         return 0;
-    case ARGP_KEY_ARG:
-        if (o->file)
-            argp_error(state, "one FILE only");
-        o->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "FILE is missing");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cmd_parse_operand(key, arg, state, "FILE", &o->file);
     }
 }
 
 // Write a drawing; takes `text`.
 static int write_file(const char *path, char *text)
 {
-    if (!text) {
-        fputs("penstock: out of memory\n", stderr);
-        return EXIT_RUN;
-    }
+    if (!text)
+        return cmd_no_memory();
     FILE *f = fopen(path, "w");
     bool ok = f && fputs(text, f) >= 0;
     if (f && fclose(f) != 0)
@@ -136,11 +119,8 @@ static int run(int argc, char **argv)
         struct pen_plan *plan = NULL;
         const enum pen_status st = pen_plan_create(
             job.desc, job.registry, &o.plan, &plan, job.issues, &job.err);
-        if (st == PEN_OK) {
-            code = show(&o, &job, plan);
-        } else {
-            code = cmd_job_failed(&job, o.file, o.json, st);
-        }
+        code = st == PEN_OK ? show(&o, &job, plan)
+                            : cmd_job_failed(&job, o.file, o.json, st);
         pen_plan_destroy(&plan);
     }
     cmd_job_close(&job);

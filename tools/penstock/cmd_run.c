@@ -40,10 +40,7 @@ static const struct argp_option options[] = {
       "where no driver is installed",
       0 },
     { "frames", OPT_FRAMES, "N", 0, "End each source after N frames", 0 },
-    { "budget", OPT_BUDGET, "KEY=SIZE", 0,
-      "Limit host, host_pinned, cuda_device (512MiB), h2d_per_frame or "
-      "d2h_per_frame (1)",
-      0 },
+    { "budget", OPT_BUDGET, "KEY=SIZE", 0, CMD_BUDGET_HELP, 0 },
     { "report", OPT_REPORT, "text|json", 0, "Form of the report", 0 },
     { "detect-memory-leaks", OPT_LEAKS, "0|1", 0,
       "1 (default): a leak is named and is a failure", 0 },
@@ -95,11 +92,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o->params.frames = parse_number(state, "frames", arg, INT64_MAX);
         return 0;
     case OPT_BUDGET:
-        if (!cmd_budget(arg, &o->params.plan))
-            argp_error(state,
-                       "--budget %s: expected KEY=SIZE, for example "
-                       "cuda_device=512MiB or h2d_per_frame=1",
-                       arg);
+        cmd_budget(&o->params.plan, arg, state);
         return 0;
     case OPT_REPORT:
         o->json = one_of(state, "report", arg, "text", "json");
@@ -119,16 +112,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_WORKERS:
         o->params.workers = (uint32_t)parse_number(state, "workers", arg, 1024);
         return 0;
-    case ARGP_KEY_ARG:
-        if (o->file)
-            argp_error(state, "one FILE only");
-        o->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "FILE is missing");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cmd_parse_operand(key, arg, state, "FILE", &o->file);
     }
 }
 

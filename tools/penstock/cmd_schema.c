@@ -2,20 +2,18 @@
 
 #include "cmd.h"
 
+enum { OPT_JSON = 256 };
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    (void)arg;
-    if (key == 'j')
-        return 0;
-    if (key == ARGP_KEY_ARG)
-        argp_error(state, "unexpected argument %s", arg);
-    return key == ARGP_KEY_ARG ? 0 : ARGP_ERR_UNKNOWN;
+    return key == OPT_JSON ? 0 : cmd_parse_operand(key, arg, state, NULL, NULL);
 }
 
 static int run(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        { "json", 'j', NULL, 0, "Accepted for symmetry: it is always JSON", 0 },
+        { "json", OPT_JSON, NULL, 0, "Accepted for symmetry: it is always JSON",
+          0 },
         { 0 },
     };
     const struct argp argp = {

@@ -26,16 +26,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_SET:
         cmd_sets_add(&o->sets, arg, state);
         return 0;
-    case ARGP_KEY_ARG:
-        if (o->file)
-            argp_error(state, "one FILE only");
-        o->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "FILE is missing");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cmd_parse_operand(key, arg, state, "FILE", &o->file);
     }
 }
 
@@ -58,7 +50,7 @@ static int run(int argc, char **argv)
         if (st != PEN_OK) {
             code = cmd_job_failed(&job, o.file, o.json, st);
         } else if (o.json) {
-            code = cmd_print_issues_json(true, job.issues, NULL);
+            code = cmd_print(pen_issues_json(job.issues, NULL));
         } else {
             cmd_print_issues(o.file, job.issues);
             printf("%s: ok\n", o.file);
