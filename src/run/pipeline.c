@@ -457,8 +457,12 @@ enum pen_status stk_pipeline_settle(struct pen_pipeline *p,
                                     const struct pen_caps *caps,
                                     struct pen_error *err)
 {
-    char text[96];
+    char text[96], bytes[40] = "";
     pen_caps_text(caps, text, sizeof(text));
+    if (caps->bytes) {
+        strcpy(bytes, ", ");
+        stk_format_size(caps->bytes, bytes + 2, sizeof(bytes) - 2);
+    }
     pthread_mutex_lock(&p->plan_lock);
     enum pen_status st = settle(p, m, pin, caps, err);
     m->plan_seen = atomic_load(&p->plan_generation);
@@ -470,8 +474,8 @@ enum pen_status stk_pipeline_settle(struct pen_pipeline *p,
     pthread_mutex_unlock(&p->plan_lock);
     if (st == PEN_OK)
         pen_log_write(&p->log, PEN_LOG_INFO, "pen.run",
-                      "%s.%s gives %s: sizes are settled anew", m->id,
-                      m->cls->outputs[pin].name, text);
+                      "%s.%s gives %s%s: sizes are settled anew", m->id,
+                      m->cls->outputs[pin].name, text, bytes);
     return st;
 }
 

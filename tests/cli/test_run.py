@@ -624,4 +624,15 @@ def workspaces_are_in_the_plan(folder):
             equal(memory["peak"], memory["planned_peak"], f"{name}, {mem}")
 
 
+@case
+def what_settles_sizes_anew_is_told(folder):
+    source = photos(folder, 1)
+    result = blur(folder, source, "--no-probe")
+    equal(result.returncode, 0, result.stderr)
+    size = os.path.getsize(os.path.join(source, os.listdir(source)[0]))
+    told = f"reader.output gives JPEG ?x?, {size / 1024:.2f} KiB: sizes are"
+    true(told in result.stderr, f"{told!r} is not in {result.stderr}")
+    true("decoder.output gives RGB 97x61" in result.stderr, result.stderr)
+
+
 main()
