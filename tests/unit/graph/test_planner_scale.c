@@ -190,28 +190,32 @@ PEN_TEST(settling_leaves_no_marks_for_the_next)
 
 // All that a plan can hold: bridges of every kind, upgrades through forwarding
 // modules, a detour with advice, paths, unknown sizes, a warning.
-static const char *const rich =
-    PIPE(
-        MOD("s", "Source", "'formats': 'NV12|MONO', 'path': '/dev/null'") "," MOD("p", "Pass", "'formats': 'NV12|MONO'") "," MOD(
-            "g", "CudaWork",
-            CUDA RGB) "," MOD("h", "Work",
-                              RGB) "," MOD("g2", "CudaWork",
-                                           CUDA RGB) "," MOD("k", "Sink",
-                                                             "'formats': "
-                                                             "'MONO'") "," MOD("u",
-                                                                               "Source",
-                                                                               "'width': "
-                                                                               "0, "
-                                                                               "'height': "
-                                                                               "0") "," MOD("v",
-                                                                                            "Sink",
-                                                                                            CUDA
-                                                                                            "'formats': 'NV12'") "," MOD("x",
-                                                                                                                         "Sink",
-                                                                                                                         "'formats': 'RGB|MONO|NV12', 'refuse': "
-                                                                                                                         "'MONO'"),
-        TO("s", "p") "," TO("p", "g") "," TO("g", "h") "," TO("h", "g2") "," TO(
-            "g2", "k") "," TO("u", "v") "," TO("p", "x"));
+static const char *const rich = PIPE(
+    MOD("s", "Source", "'formats': 'NV12|MONO', 'path': '/dev/null'") "," MOD("p", "Pass", "'formats': 'NV12|MONO'") "," MOD(
+        "g", "CudaWork",
+        CUDA
+            RGB) "," MOD("h", "Work",
+                         RGB) "," MOD("g2", "CudaWork",
+                                      CUDA
+                                          RGB) "," MOD("k", "Sink",
+                                                       "'formats': "
+                                                       "'MONO'") "," MOD("u",
+                                                                         "Sourc"
+                                                                         "e",
+                                                                         "'widt"
+                                                                         "h': "
+                                                                         "0, "
+                                                                         "'heig"
+                                                                         "ht': "
+                                                                         "0") "," MOD("v",
+                                                                                      "Sink",
+                                                                                      CUDA
+                                                                                      "'formats': 'NV12'") "," MOD("x",
+                                                                                                                   "Sink",
+                                                                                                                   "'formats': 'RGB|MONO|NV12', 'refuse': "
+                                                                                                                   "'MONO'"),
+    TO("s", "p") "," TO("p", "g") "," TO("g", "h") "," TO("h", "g2") "," TO(
+        "g2", "k") "," TO("u", "v") "," TO("p", "x"));
 
 PEN_TEST(a_plan_unwinds_from_every_failed_allocation)
 {
