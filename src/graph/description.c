@@ -946,9 +946,9 @@ static enum pen_status read_file(int fd, const char *path, char **out,
         if (got < 0) {
             const int why = errno;
             free(text);
-            return pen_error_set(
-                err, PEN_E_IO, why, path, "cannot read %s: %s", path,
-                why == EISDIR ? "it is a folder" : strerror(why));
+            return pen_error_set(err, PEN_E_IO, why, path, "cannot be read: %s",
+                                 why == EISDIR ? "it is a folder"
+                                               : strerror(why));
         }
         if (got == 0)
             break;
@@ -956,7 +956,7 @@ static enum pen_status read_file(int fd, const char *path, char **out,
         if (n > MAX_FILE) {
             free(text);
             return pen_error_set(err, PEN_E_LIMIT, 0, path,
-                                 "%s is larger than 64 MiB", path);
+                                 "is larger than 64 MiB");
         }
     }
     *out = text;
@@ -973,8 +973,8 @@ enum pen_status pen_description_load(const char *path,
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         const int why = errno;
-        return pen_error_set(err, PEN_E_IO, why, path, "cannot open %s: %s",
-                             path, strerror(why));
+        return pen_error_set(err, PEN_E_IO, why, path, "cannot be opened: %s",
+                             strerror(why));
     }
     char *text = NULL;
     size_t length = 0;

@@ -207,7 +207,7 @@ static void check(const void *params, struct pen_check *check)
     const char *wrong = stk_pattern_parse(p->pattern, &pattern);
     if (wrong)
         pen_check_error(check, "E204", "strFullFileNameWithPattern",
-                        "a file, in/????.jpg or in/*.jpg", "\"%s\" is %s",
+                        "a file, in/????.jpg or in/*.jpg", "\"%s\" %s",
                         p->pattern, wrong);
     else if (pattern.kind == STK_PATTERN_NUMBERED &&
              ((uint64_t)p->start_index > pattern.max ||

@@ -19,13 +19,13 @@ const char *stk_pattern_parse(const char *text, struct stk_pattern *out)
                                  .folder = folder };
 
     if (!*text)
-        return "an empty path";
+        return "is an empty path";
     if (strlen(text) >= PATH_MAX)
-        return "a path of more than 4095 bytes";
+        return "is a path of more than 4095 bytes";
     if (strcspn(text, "?*") < folder)
-        return "a wildcard in the name of a folder";
+        return "has a wildcard in the name of a folder";
     if (!*name)
-        return "the path of a folder, not of files";
+        return "is the path of a folder, not of files";
     if (strchr(name, '*')) {
         out->kind = STK_PATTERN_GLOB;
         return NULL;
@@ -38,9 +38,9 @@ const char *stk_pattern_parse(const char *text, struct stk_pattern *out)
     out->digits_at = (size_t)(run - text);
     out->digits = (unsigned)strspn(run, "?");
     if (strchr(run + out->digits, '?'))
-        return "more than one run of ? in the file's name";
+        return "has more than one run of ? in the file's name";
     if (out->digits > 18)
-        return "more than 18 digits";
+        return "has more than 18 digits";
     for (unsigned i = 0; i < out->digits; i++)
         out->max = out->max * 10 + 9;
     return NULL;
@@ -199,7 +199,7 @@ enum pen_status stk_sequence_open(struct stk_sequence *s, const char *pattern,
     *s = (struct stk_sequence){ 0 };
     const char *wrong = stk_pattern_parse(pattern, &s->pattern);
     if (wrong)
-        return pen_error_set(err, PEN_E_CONFIG, 0, "", "\"%s\" is %s", pattern,
+        return pen_error_set(err, PEN_E_CONFIG, 0, "", "\"%s\" %s", pattern,
                              wrong);
     if (s->pattern.kind == STK_PATTERN_PLAIN) {
         s->count = 1;

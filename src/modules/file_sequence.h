@@ -22,7 +22,8 @@ struct stk_pattern {
     uint64_t max;      //   the largest number that fits
 };
 
-// NULL, or what is wrong with the pattern (a static text). Thread: any.
+// NULL, or what is wrong with the pattern, as the rest of a sentence about it
+// ("has more than 18 digits"; a static text). Thread: any.
 const char *stk_pattern_parse(const char *text, struct stk_pattern *out);
 
 // "the folder of a path": "in/a.jpg" -> "in", "a.jpg" -> ".", "/a" -> "/".

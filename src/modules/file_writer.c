@@ -81,10 +81,10 @@ static void check(const void *params, struct pen_check *check)
     const char *wrong = stk_pattern_parse(p->pattern, &pattern);
     const char *star = strchr(p->pattern, '*');
     if (!wrong && star && (strchr(star + 1, '*') || strchr(p->pattern, '?')))
-        wrong = "a pattern with more than one place for the number";
+        wrong = "has more than one place for the number";
     if (wrong)
         pen_check_error(check, "E204", "strFullFileNameWithPattern",
-                        "a file, or out/????.jpg", "\"%s\" is %s", p->pattern,
+                        "a file, or out/????.jpg", "\"%s\" %s", p->pattern,
                         wrong);
     else if (pattern.kind == STK_PATTERN_NUMBERED &&
              (uint64_t)p->start_index > pattern.max)
@@ -323,8 +323,8 @@ static enum pen_status open_module(struct pen_module *m, struct pen_error *err)
     st->opened = true;
     const char *wrong = stk_pattern_parse(p->pattern, &st->pattern);
     if (wrong)
-        return pen_error_set(err, PEN_E_CONFIG, 0, "", "\"%s\" is %s",
-                             p->pattern, wrong);
+        return pen_error_set(err, PEN_E_CONFIG, 0, "", "\"%s\" %s", p->pattern,
+                             wrong);
 
     // Before the first frame is written, let alone an old one lost.
     const uint64_t expected = m->pipeline->plan->frames;

@@ -206,7 +206,30 @@ def an_error_is_not_lost_for_a_name_that_is_no_utf_8(folder):
         equal(result.returncode, 1, result.stdout)
         issues = json.loads(result.stdout)["issues"]
         equal(len(issues), 1, result.stdout)
-        true("no-?.json" in issues[0]["message"], str(issues))
+        true("no-?.json" in issues[0]["pointer"], str(issues))
+        true("No such file" in issues[0]["message"], str(issues))
+        true("no-?.json" not in issues[0]["message"], str(issues))
+
+
+@case
+def a_malformed_pattern_is_told_as_a_sentence(folder):
+    for module, pattern, words in (
+            ("FileReaderModule", "in/??x??.jpg",
+             '"in/??x??.jpg" has more than one run of ?'),
+            ("FileReaderModule", "*/a.jpg", '"*/a.jpg" has a wildcard in'),
+            ("FileWriterModule", "o*o*",
+             '"o*o*" has more than one place for the number'),
+            ("FileWriterModule", "out/", '"out/" is the path of a folder')):
+        end = "source" if module == "FileReaderModule" else "sink"
+        file = json.loads(GOOD)
+        file["modules"][end] = {"type": module, "props": {
+            "strFullFileNameWithPattern": pattern}}
+        result = penstock("validate", "--json",
+                          write(folder, json.dumps(file)))
+        found = [i["message"] for i in json.loads(result.stdout)["issues"]
+                 if i["code"] == "E204"]
+        equal(len(found), 1, result.stdout)
+        true(found[0].startswith(words), found[0])
 
 
 @case
