@@ -133,6 +133,11 @@ PEN_NODISCARD enum pen_status stk_prop_set_text(const struct pen_prop *table,
                                                 const char *value,
                                                 struct stk_arena *arena,
                                                 struct pen_error *err);
+// The row of a key, or NULL. `table` may be NULL.
+const struct pen_prop *stk_prop_find(const struct pen_prop *table,
+                                     const char *key);
+// The value of a STRING property.
+const char *stk_prop_string(const struct pen_prop *row, const void *params);
 // The value of a property as JSON (new reference; NULL: out of memory).
 json_t *stk_prop_get_json(const struct pen_prop *row, const void *params);
 

@@ -5,14 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool has_prop(const struct pen_module_class *cls, const char *key)
-{
-    for (const struct pen_prop *row = cls->props; row && row->kind; row++)
-        if (!strcmp(row->key, key))
-            return true;
-    return false;
-}
-
 static const struct pen_module_class *
 find_converter(const struct pen_registry *registry, const char *backend)
 {
@@ -23,7 +15,7 @@ find_converter(const struct pen_registry *registry, const char *backend)
         count = 16;
     for (size_t i = 0; i < count; i++)
         if ((list[i]->flags & PEN_CLASS_BRIDGE) &&
-            has_prop(list[i], "imageType"))
+            stk_prop_find(list[i]->props, "imageType"))
             return list[i];
     return NULL;
 }
@@ -35,7 +27,7 @@ void stk_templates_find(struct stk_planner *p)
     p->convert_cls[1] = find_converter(registry, "backend:cuda");
     p->copy_cls = pen_registry_find(registry, "CudaMemCopy", NULL);
     if (p->copy_cls && (!(p->copy_cls->flags & PEN_CLASS_BRIDGE) ||
-                        !has_prop(p->copy_cls, "kind")))
+                        !stk_prop_find(p->copy_cls->props, "kind")))
         p->copy_cls = NULL;
 }
 

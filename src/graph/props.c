@@ -33,8 +33,8 @@ const struct pen_prop *stk_base_props(void)
 static const char *const later_props[] = { "fps", "device", "memory", "threads",
                                            "max_batch" };
 
-static const struct pen_prop *find_row(const struct pen_prop *table,
-                                       const char *key)
+const struct pen_prop *stk_prop_find(const struct pen_prop *table,
+                                     const char *key)
 {
     for (; table && table->kind != PEN_PROP_END; table++) {
         if (strcmp(table->key, key) == 0)
@@ -642,8 +642,9 @@ size_t stk_props_parse(const struct pen_prop *table, void *params,
         if (key[0] == '#')
             continue;
         struct complaint c = { 0 };
-        const struct pen_prop *row = find_row(table, key);
-        const struct pen_prop *base = row ? NULL : find_row(base_props, key);
+        const struct pen_prop *row = stk_prop_find(table, key);
+        const struct pen_prop *base =
+            row ? NULL : stk_prop_find(base_props, key);
         if (row) {
             convert(row, value, params, arena, &c);
         } else if (base) {
@@ -682,7 +683,7 @@ enum pen_status stk_prop_set_text(const struct pen_prop *table, void *params,
                                   struct stk_arena *arena,
                                   struct pen_error *err)
 {
-    const struct pen_prop *row = find_row(table, key);
+    const struct pen_prop *row = stk_prop_find(table, key);
     if (!row)
         return pen_error_set(err, PEN_E_CONFIG, 0, key,
                              "there is no property %s", key);
@@ -715,6 +716,11 @@ enum pen_status stk_prop_set_text(const struct pen_prop *table, void *params,
         return pen_error_set(err, PEN_E_CONFIG, 0, key, "%s: %s", c.code,
                              c.text);
     return PEN_OK;
+}
+
+const char *stk_prop_string(const struct pen_prop *row, const void *params)
+{
+    return *(const char *const *)const_field(params, row);
 }
 
 json_t *stk_prop_get_json(const struct pen_prop *row, const void *params)

@@ -288,8 +288,7 @@ static void check_paths(struct resolver *r, const struct stk_node *node)
         if (!(row->flags & (PEN_PROP_PATH_READ | PEN_PROP_PATH_WRITE)) ||
             !json_object_get(node->desc->props, row->key))
             continue;
-        const char *path =
-            *(const char *const *)((const char *)node->params + row->offset);
+        const char *path = stk_prop_string(row, node->params);
         const char *props =
             stk_pointer_join(&r->scratch, node->desc->pointer, "props");
         const char *pointer =
@@ -307,19 +306,11 @@ static void check_paths(struct resolver *r, const struct stk_node *node)
 
 // --- modules and their properties -------------------------------------------
 
-static const struct pen_prop *find_row(const struct pen_prop *table,
-                                       const char *key)
-{
-    while (table->kind != PEN_PROP_END && strcmp(table->key, key) != 0)
-        table++;
-    return table;
-}
-
 // The properties with the alias's preset among them (new reference).
 static json_t *preset_props(struct resolver *r, const struct stk_node *node,
                             const struct pen_alias *alias, json_t **preset)
 {
-    const struct pen_prop *row = find_row(node->cls->props, alias->key);
+    const struct pen_prop *row = stk_prop_find(node->cls->props, alias->key);
     json_t *props = stk_json_copy_object(node->desc->props);
     void *params = stk_arena_alloc(&r->scratch, node->cls->params_size);
     *preset = NULL;
@@ -338,7 +329,7 @@ static json_t *preset_props(struct resolver *r, const struct stk_node *node,
 static void check_preset(struct resolver *r, const struct stk_node *node,
                          const struct pen_alias *alias, const json_t *preset)
 {
-    const struct pen_prop *row = find_row(node->cls->props, alias->key);
+    const struct pen_prop *row = stk_prop_find(node->cls->props, alias->key);
     json_t *value = stk_prop_get_json(row, node->params);
     const char *props =
         stk_pointer_join(&r->scratch, node->desc->pointer, "props");

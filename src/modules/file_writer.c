@@ -8,7 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../run/run.h"
+#include "../graph/graph.h"
+#include "../run/neighbours.h"
 #include "common.h"
 #include "file_out.h"
 #include "file_sequence.h"
@@ -124,27 +125,26 @@ static bool add_input(struct state *st, const char *path)
     return true;
 }
 
-static int64_t number_of(const struct stk_plan_node *node, const char *key,
+// A number of another module, which need not have that property.
+static int64_t number_of(const struct stk_neighbour *other, const char *key,
                          int64_t fallback)
 {
-    for (const struct pen_prop *row = node->cls->props;
-         row && row->kind != PEN_PROP_END; row++) {
-        if (row->kind == PEN_PROP_I32 && strcmp(row->key, key) == 0)
-            return *(const int32_t *)((const char *)node->params + row->offset);
-    }
-    return fallback;
+    const struct pen_prop *row = stk_prop_find(other->cls->props, key);
+    if (!row || row->kind != PEN_PROP_I32)
+        return fallback;
+    return *(const int32_t *)((const char *)other->params + row->offset);
 }
 
 static enum pen_status add_inputs(struct state *st,
-                                  const struct stk_plan_node *node,
+                                  const struct stk_neighbour *reader,
                                   const char *pattern, struct pen_error *err)
 {
     struct stk_sequence files;
     char path[PATH_MAX];
 
     const enum pen_status status =
-        stk_sequence_open(&files, pattern, number_of(node, "startIndex", 0),
-                          number_of(node, "maxIndex", -1), err);
+        stk_sequence_open(&files, pattern, number_of(reader, "startIndex", 0),
+                          number_of(reader, "maxIndex", -1), err);
     // A reader that finds nothing says so itself.
     if (status != PEN_OK)
         return status == PEN_E_NOMEM ? status : PEN_OK;
@@ -164,20 +164,18 @@ static enum pen_status add_inputs(struct state *st,
 static enum pen_status know_inputs(struct pen_module *m, struct state *st,
                                    struct pen_error *err)
 {
+    struct stk_neighbour other;
     if (st->inputs_known)
         return PEN_OK;
-    const struct pen_plan *plan = m->pipeline->plan;
-    for (uint32_t n = 0; n < plan->node_count; n++) {
-        const struct stk_plan_node *node = &plan->nodes[n];
-        for (const struct pen_prop *row = node->cls->props;
+    for (uint32_t n = 0; stk_module_neighbour(m, n, &other); n++) {
+        for (const struct pen_prop *row = other.cls->props;
              row && row->kind != PEN_PROP_END; row++) {
             if (row->kind != PEN_PROP_STRING ||
                 !(row->flags & PEN_PROP_PATH_READ))
                 continue;
-            const char *path = *(
-                const char *const *)((const char *)node->params + row->offset);
-            if (path && *path)
-                PEN_TRY(add_inputs(st, node, path, err));
+            const char *path = stk_prop_string(row, other.params);
+            if (*path)
+                PEN_TRY(add_inputs(st, &other, path, err));
         }
     }
     if (st->input_count)
@@ -218,16 +216,16 @@ static enum pen_status check_writers(struct pen_module *m,
                                      const struct state *st,
                                      struct pen_error *err)
 {
-    const struct pen_plan *plan = m->pipeline->plan;
     const struct params *p = pen_module_params(m);
-    for (uint32_t n = 0; n < plan->node_count; n++) {
-        const struct stk_plan_node *node = &plan->nodes[n];
-        if (node->cls == m->cls && strcmp(node->id, m->id) != 0 &&
-            collide(st, p, node->params, plan->frames))
+    const uint64_t expected = stk_module_expected_frames(m);
+    struct stk_neighbour other;
+    for (uint32_t n = 0; stk_module_neighbour(m, n, &other); n++) {
+        if (other.cls == &stk_class_file_writer && other.params != p &&
+            collide(st, p, other.params, expected))
             return pen_error_set(err, PEN_E_CONFIG, 0, "",
                                  "\"%s\" is written by %s as well: give each "
                                  "its own files",
-                                 p->pattern, node->id);
+                                 p->pattern, other.id);
     }
     return PEN_OK;
 }
@@ -327,7 +325,7 @@ static enum pen_status open_module(struct pen_module *m, struct pen_error *err)
                              wrong);
 
     // Before the first frame is written, let alone an old one lost.
-    const uint64_t expected = m->pipeline->plan->frames;
+    const uint64_t expected = stk_module_expected_frames(m);
     if (st->pattern.kind == STK_PATTERN_NUMBERED && expected > 0)
         PEN_TRY(set_path(st, (uint64_t)p->start_index + expected - 1, err));
     PEN_TRY(set_path(st, (uint64_t)p->start_index, err));
