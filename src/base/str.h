@@ -55,5 +55,7 @@ void stk_format_size(uint64_t bytes, char *text, size_t size);
 
 // Nanoseconds of the monotonic clock.
 int64_t stk_now(void);
+// Bytes of memory that this machine has; 0: unknown.
+uint64_t stk_machine_memory(void);
 
 #endif  // STK_STR_H

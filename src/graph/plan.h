@@ -9,6 +9,9 @@
 
 #include "../base/str.h"
 
+// Most pixels of a picture, whatever its header or a plan claims.
+enum { STK_MAX_PIXELS = 512 * 1000 * 1000 };
+
 enum stk_policy { STK_BLOCK = 0, STK_DROP_NEWEST, STK_DROP_OLDEST };
 enum stk_on_error {
     STK_ON_ERROR_STOP = 0,

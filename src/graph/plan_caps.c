@@ -36,7 +36,7 @@ enum pen_status stk_caps_bytes(const struct pen_caps *caps, size_t *out,
     if (pixels > STK_MAX_PIXELS)
         return pen_error_set(err, PEN_E_LIMIT, 0, "",
                              "%dx%d are %llu million pixels; a picture may "
-                             "have %llu million",
+                             "have %d million",
                              caps->width, caps->height,
                              (unsigned long long)(pixels / 1000000),
                              STK_MAX_PIXELS / 1000000);

@@ -40,7 +40,7 @@ void stk_plan_bytes_text(uint64_t bytes, char *text, size_t size)
         stk_format_size(bytes, text, size);
 }
 
-void stk_plan_cost_text(int64_t ns, char *text, size_t size)
+static void cost_text(int64_t ns, char *text, size_t size)
 {
     if (ns < 1000000)
         snprintf(text, size, "%" PRId64 ".%01" PRId64 " us", ns / 1000,
@@ -133,7 +133,7 @@ static void print_node(struct printer *p, uint32_t number)
         p->failed = true;
     if (node->cost_ns) {
         char cost[32];
-        stk_plan_cost_text(node->cost_ns, cost, sizeof(cost));
+        cost_text(node->cost_ns, cost, sizeof(cost));
         stk_text_addf(p->out, "  (%s)", cost);
     }
     stk_text_add(p->out, "\n");
@@ -385,7 +385,7 @@ char *pen_plan_text(const struct pen_plan *plan)
     print_transfers(plan, &t);
     char cost[32] = "?";
     if (plan->unknown == 0)
-        stk_plan_cost_text(plan->cost_ns, cost, sizeof(cost));
+        cost_text(plan->cost_ns, cost, sizeof(cost));
     stk_text_addf(&t, "cost       %s per frame\n", cost);
     if (plan->frames)
         stk_text_addf(&t, "frames     %" PRIu64 " expected\n", plan->frames);

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { PROBE_LIMIT = 64 };  // headers that a source looks at
 
@@ -587,9 +586,8 @@ static uint32_t find_paths(const struct pen_plan *plan, struct touched *list)
             struct touched t = { .flags = row->flags & touches };
             if (row->kind != PEN_PROP_STRING || !t.flags)
                 continue;
-            memcpy(&t.path, (const char *)node->params + row->offset,
-                   sizeof(t.path));
-            if (!t.path || !*t.path)
+            t.path = stk_prop_string(row, node->params);
+            if (!*t.path)
                 continue;
             if (list)
                 list[count] = t;
@@ -721,9 +719,11 @@ static enum pen_status make(struct stk_planner *p, struct pen_error *err)
     return stk_issues_failed(p->issues) ? no_memory(err) : PEN_OK;
 }
 
-enum pen_status stk_plan_make(struct pen_plan *plan,
-                              const struct stk_graph *graph,
-                              struct pen_issues *issues, struct pen_error *err)
+// The whole: plan->desc, registry, params, profile and budgets are given.
+static enum pen_status make_plan(struct pen_plan *plan,
+                                 const struct stk_graph *graph,
+                                 struct pen_issues *issues,
+                                 struct pen_error *err)
 {
     struct stk_planner p = {
         .plan = plan,
@@ -743,18 +743,12 @@ enum pen_status stk_plan_make(struct pen_plan *plan,
 
 // --- the public face --------------------------------------------------------
 
-static uint64_t machine_memory(void)
-{
-    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
-}
-
 static void set_budgets(struct pen_plan *plan)
 {
     const struct pen_description *desc = plan->desc;
     struct pen_plan_params *params = &plan->params;
     const uint64_t host = plan->profile.host_memory ? plan->profile.host_memory
-                                                    : machine_memory();
+                                                    : stk_machine_memory();
     bool given = false;
     for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
         uint64_t budget = params->budget[m];
@@ -804,7 +798,7 @@ enum pen_status pen_plan_create(const struct pen_description *desc,
     enum pen_status st =
         stk_graph_resolve(desc, registry, &plan->arena, &graph, issues, err);
     if (st == PEN_OK)
-        st = stk_plan_make(plan, graph, issues, err);
+        st = make_plan(plan, graph, issues, err);
     if (st != PEN_OK) {
         pen_plan_destroy(&plan);
         return st;

@@ -8,9 +8,6 @@
 
 #include "graph.h"
 
-// A picture has at most this many pixels (design: default budgets).
-#define STK_MAX_PIXELS (512ull * 1000 * 1000)
-
 enum {
     STK_DEFAULT_DEPTH = 4,
     // Frames queued in front of an inserted bridge: one that it works on and
@@ -131,12 +128,6 @@ void stk_planner_error(struct stk_planner *p, const char *code,
                        const char *pointer, const char *suggestion,
                        const char *format, ...);
 
-// The whole: plan->desc, registry, params, profile and budgets are given.
-PEN_NODISCARD enum pen_status stk_plan_make(struct pen_plan *plan,
-                                            const struct stk_graph *graph,
-                                            struct pen_issues *issues,
-                                            struct pen_error *err);
-
 // --- the parts --------------------------------------------------------------
 
 // Find the bridges between an output of a plan node and its consumers, insert
@@ -172,7 +163,6 @@ void stk_mems_text(uint32_t mems, char *text, size_t size);
 // As pen_caps_text, but sets of formats are told.
 void stk_plan_caps_text(const struct pen_caps *caps, char *text, size_t size);
 void stk_plan_bytes_text(uint64_t bytes, char *text, size_t size);  // 0: "?"
-void stk_plan_cost_text(int64_t ns, char *text, size_t size);
 // " key=value" of what is not default, cut after about `limit` characters.
 bool stk_plan_props_text(struct stk_text *t, const struct stk_plan_node *node,
                          size_t limit);

@@ -14,7 +14,7 @@ const struct pen_prop stk_blur_props[] = {
 #undef P
 // clang-format on
 
-double stk_blur_sigma(const struct stk_blur_params *p)
+static double sigma_of(const struct stk_blur_params *p)
 {
     return p->sigma > 0 ? p->sigma
                         : 0.3 * ((p->kernel_size - 1) * 0.5 - 1) + 0.8;
@@ -29,7 +29,7 @@ void stk_blur_check(const void *params, struct pen_check *check)
                       "\"sigma\": 1.0 gives the pictures of ApraPipes",
                       "sigma is not given: %.2f is taken for kernelSize %d; "
                       "ApraPipes takes 1.0 whatever the size",
-                      stk_blur_sigma(p), p->kernel_size);
+                      sigma_of(p), p->kernel_size);
 }
 
 enum pen_status stk_blur_prepare(struct pen_module *m, const struct pen_io *io,
@@ -44,7 +44,7 @@ enum pen_status stk_blur_prepare(struct pen_module *m, const struct pen_io *io,
         return PEN_OK;
     st->format = PEN_FMT_NONE;
     PEN_TRY(stk_blur_setup(out->format, out->width, out->height, p->kernel_size,
-                           stk_blur_sigma(p), &st->args, err));
+                           sigma_of(p), &st->args, err));
     st->format = out->format;
     st->width = out->width;
     st->height = out->height;

@@ -19,7 +19,6 @@ struct stk_blur_state {
 
 extern const struct pen_prop stk_blur_props[];
 
-double stk_blur_sigma(const struct stk_blur_params *p);
 void stk_blur_check(const void *params, struct pen_check *check);
 // Set up for the input of this call unless that is done.
 PEN_NODISCARD enum pen_status stk_blur_prepare(struct pen_module *m,

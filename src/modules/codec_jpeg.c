@@ -1,7 +1,6 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <jpeglib.h>
 #include <jerror.h>
@@ -147,9 +146,8 @@ static void limit_scans(j_common_ptr common)
 // Half of the machine's memory, as for every budget that nobody set.
 static uint64_t memory_limit(void)
 {
-    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2
-                                 : UINT64_C(1) << 31;
+    const uint64_t all = stk_machine_memory();
+    return all ? all / 2 : UINT64_C(1) << 31;
 }
 
 // Several scans: libjpeg keeps all coefficients, two bytes each.

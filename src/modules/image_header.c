@@ -1,6 +1,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../graph/plan.h"
 #include "image_header.h"
 
 // --- byte sources -----------------------------------------------------------
@@ -85,7 +86,8 @@ static bool is_text(const uint8_t *p, size_t n)
     return n > 0 && high <= n / 2;
 }
 
-const char *stk_looks_like(const void *head, size_t n)
+// "a GIF picture", "a text", ...: what bytes look like that are no picture.
+static const char *looks_like(const void *head, size_t n)
 {
     static const struct {
         size_t offset, length;
@@ -354,7 +356,7 @@ enum pen_status stk_image_header_read(const struct stk_bytes *bytes,
         return pen_error_set(err, PEN_E_DATA, 0, "",
                              "neither a JPEG nor a PNG picture: it looks like "
                              "%s",
-                             stk_looks_like(head, n));
+                             looks_like(head, n));
     }
 }
 

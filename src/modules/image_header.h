@@ -30,9 +30,6 @@ struct stk_image_header {
     bool arithmetic;         // JPEG: arithmetic coding
 };
 
-// Most pixels of a picture that is decoded, whatever its header claims.
-#define STK_MAX_PIXELS 512000000
-
 // Errors: PEN_E_DATA         no picture (the text says what it looks like), or
 //                            a damaged header
 //         PEN_E_UNSUPPORTED  a kind of JPEG that is not decoded
@@ -51,9 +48,6 @@ stk_image_header_check(const struct stk_image_header *header, size_t bytes,
 
 // Kind of picture by its first bytes; UNKNOWN for anything else.
 enum pen_codec stk_image_codec(const void *head, size_t n);
-
-// "a GIF picture", "a text", ...: what bytes look like that are no picture.
-const char *stk_looks_like(const void *head, size_t n);
 
 // Whether an Exif orientation exchanges width and height.
 bool stk_orientation_turns(int32_t orientation);
