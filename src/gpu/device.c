@@ -460,11 +460,6 @@ void pen_device_close(struct pen_device **devp)
 
 // --- information ------------------------------------------------------------
 
-bool stk_device_emulated(const struct pen_device *dev)
-{
-    return dev->info.emulated;
-}
-
 enum pen_status pen_device_get_info(struct pen_device *dev,
                                     struct pen_device_info *out,
                                     struct pen_error *err)
@@ -780,7 +775,7 @@ static void *run_idle(void *arg)
         stk_wait_call(batch);
 
         pthread_mutex_lock(&idle->lock);
-        stk_wait_give_all(&idle->store, batch);
+        stk_wait_give(&idle->store, batch);
     }
     pthread_mutex_unlock(&idle->lock);
     return NULL;

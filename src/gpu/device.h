@@ -17,7 +17,6 @@ stk_device_open(const struct pen_device_params *params,
                 struct stk_ledger *ledger, struct pen_device **out,
                 struct pen_error *err);
 
-bool stk_device_emulated(const struct pen_device *dev);
 // A sticky error happened: every later call returns PEN_E_LOST.
 bool stk_device_lost(const struct pen_device *dev);
 

@@ -121,7 +121,8 @@ enum stk_cu_class stk_cu_class(CUresult result)
     }
 }
 
-const char *stk_cu_repair(CUresult result)
+// The usual repair for a result, as a clause that follows "; ", or NULL.
+static const char *repair_of(CUresult result)
 {
     switch ((int)result) {
     case CUDA_ERROR_STUB_LIBRARY:
@@ -187,7 +188,7 @@ static void describe(const struct pen_device *dev, struct pen_error *out,
 {
     const char *name, *text;
     explain(dev, result, &name, &text);
-    const char *repair = stk_cu_repair(result);
+    const char *repair = repair_of(result);
     pen_error_set(out, status, (int)result, dev->where, "%s: %s (%d), %s%s%s",
                   call, name, (int)result, text, repair ? "; " : "",
                   repair ? repair : "");

@@ -43,9 +43,6 @@ enum stk_cu_class {
 };
 enum stk_cu_class stk_cu_class(CUresult result);
 
-// The usual repair for a result, as a clause that follows "; ", or NULL.
-const char *stk_cu_repair(CUresult result);
-
 // Make a driver call and translate its result:
 //     PEN_TRY(STK_CU(dev, err, cuMemFree(address)));
 // The call is looked up in the device's table, its text becomes part of the

@@ -149,11 +149,6 @@ void stk_stream_destroy(struct stk_stream **stream)
     free(s);
 }
 
-struct pen_device *stk_stream_device(const struct stk_stream *stream)
-{
-    return stream->dev;
-}
-
 uintptr_t stk_stream_handle(const struct stk_stream *stream)
 {
     return (uintptr_t)stream->handle;
@@ -367,7 +362,7 @@ static void *run_reaper(void *arg)
         pthread_mutex_unlock(&s->lock);
         stk_wait_call(batch);
         pthread_mutex_lock(&s->lock);
-        stk_wait_give_all(&s->store, batch);
+        stk_wait_give(&s->store, batch);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;

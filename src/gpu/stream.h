@@ -29,7 +29,6 @@ PEN_NODISCARD enum pen_status stk_stream_create(struct pen_device *dev,
                                                 struct pen_error *err);
 // Waits for the stream's work, then destroys it. NULL in *stream is allowed.
 void stk_stream_destroy(struct stk_stream **stream);
-struct pen_device *stk_stream_device(const struct stk_stream *stream);
 uintptr_t stk_stream_handle(const struct stk_stream *stream);  // CUstream
 
 // Record a point after everything queued so far. PEN_AGAIN if STK_RUN_AHEAD

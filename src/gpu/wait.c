@@ -3,14 +3,20 @@
 #include <signal.h>
 #include <stdlib.h>
 
-// As many as wait for a stream's points, and as many again that are just being
-// called: one chunk is all that most streams ever need.
+// More than wait for a stream's points (STK_RUN_AHEAD) and as many again that
+// are just being called: one chunk is all that most streams ever need.
 enum { CHUNK = 128 };
 
 struct stk_wait_chunk {
     struct stk_wait_chunk *next;
     struct stk_wait waits[CHUNK];
 };
+
+static void give(struct stk_wait_store *store, struct stk_wait *wait)
+{
+    wait->next = store->free;
+    store->free = wait;
+}
 
 bool stk_wait_reserve(struct stk_wait_store *store)
 {
@@ -20,7 +26,7 @@ bool stk_wait_reserve(struct stk_wait_store *store)
     chunk->next = store->chunks;
     store->chunks = chunk;
     for (unsigned i = 0; i < CHUNK; i++)
-        stk_wait_give(store, &chunk->waits[i]);
+        give(store, &chunk->waits[i]);
     return true;
 }
 
@@ -34,17 +40,11 @@ struct stk_wait *stk_wait_take(struct stk_wait_store *store)
     return wait;
 }
 
-void stk_wait_give(struct stk_wait_store *store, struct stk_wait *wait)
-{
-    wait->next = store->free;
-    store->free = wait;
-}
-
-void stk_wait_give_all(struct stk_wait_store *store, struct stk_wait *first)
+void stk_wait_give(struct stk_wait_store *store, struct stk_wait *first)
 {
     while (first) {
         struct stk_wait *next = first->next;
-        stk_wait_give(store, first);
+        give(store, first);
         first = next;
     }
 }

@@ -21,16 +21,16 @@ struct stk_wait_store {
     struct stk_wait *free;
     struct stk_wait_chunk *chunks;
 };
-// Have some ready; NULL and false: no memory.
+// Have some ready; false: no memory.
 bool stk_wait_reserve(struct stk_wait_store *store);
+// NULL: no memory.
 struct stk_wait *stk_wait_take(struct stk_wait_store *store);
-void stk_wait_give(struct stk_wait_store *store, struct stk_wait *wait);
+// Give back a whole list.
+void stk_wait_give(struct stk_wait_store *store, struct stk_wait *first);
 void stk_wait_finish(struct stk_wait_store *store);
 
 // Call a list of waiters in order; they stay linked for giving back.
 void stk_wait_call(const struct stk_wait *first);
-// Give back a whole list.
-void stk_wait_give_all(struct stk_wait_store *store, struct stk_wait *first);
 
 // Start a thread that takes no signals: those are for the program's own.
 // Errors: PEN_E_NOMEM.

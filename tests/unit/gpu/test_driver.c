@@ -202,7 +202,7 @@ PEN_TEST(devices_are_found_by_index_uuid_and_as_the_first)
         assert_int_equal(dev->info.sm_major, 75 + 1000 * cases[i].index);
         assert_int_equal(dev->info.sm_minor, 76 + 1000 * cases[i].index);
         assert_int_equal(dev->info.multiprocessors, 16 + 1000 * cases[i].index);
-        assert_false(stk_device_emulated(dev));
+        assert_false(dev->info.emulated);
         pen_device_close(&dev);
         assert_null(dev);
         assert_int_equal(fake->retains, i + 1);
