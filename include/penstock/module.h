@@ -203,13 +203,14 @@ struct pen_module_ops {
     // Release everything; tolerates a half-open instance. Thread: setup.
     void (*close)(struct pen_module *m);
 
-    // Pure: the most bytes of workspace that inputs up to `in` (zeroed for
-    // sources; sizes of 0 are unknown) take, by memory type: HOST and
+    // Pure: the most bytes of workspace that frames up to `in` and `out` (by
+    // pin; sizes of 0 are unknown) take, by memory type: HOST and
     // CUDA_DEVICE what pen_module_alloc() and pen_module_alloc_device() are
     // asked for in all, HOST_PINNED what pen_module_fill_device() moves at
     // once. The plan holds them; `bytes` is zeroed before. Called once per
     // format that may come.
     void (*workspace)(const void *params, const struct pen_caps *in,
+                      const struct pen_caps *out,
                       uint64_t bytes[PEN_MEM_COUNT]);
 };
 

@@ -183,19 +183,21 @@ static void set_cost(const struct pen_plan *plan, struct stk_plan_node *node)
 static void set_workspace(const struct pen_plan *plan,
                           struct stk_plan_node *node)
 {
-    struct pen_caps in[PEN_MAX_PINS] = { 0 };
+    struct pen_caps in[PEN_MAX_PINS] = { 0 }, out[PEN_MAX_PINS] = { 0 };
     memset(node->workspace, 0, sizeof(node->workspace));
     if (!node->cls->ops.workspace)
         return;
     for (uint32_t i = 0; i < node->inputs; i++)
         if (node->in_edge[i] >= 0)
             in[i] = plan->edges[node->in_edge[i]].caps;
+    for (uint32_t o = 0; o < node->outputs; o++)
+        out[o] = node->output[o].caps;
     uint32_t formats = in[0].format ? 0 : in[0].formats;
     do {
         uint64_t bytes[PEN_MEM_COUNT] = { 0 };
         if (formats)
             in[0].format = (enum pen_format)__builtin_ctz(formats);
-        node->cls->ops.workspace(node->params, in, bytes);
+        node->cls->ops.workspace(node->params, in, out, bytes);
         for (int mem = PEN_MEM_NONE + 1; mem < PEN_MEM_COUNT; mem++) {
             if (bytes[mem] > MAX_WORKSPACE)
                 bytes[mem] = MAX_WORKSPACE;

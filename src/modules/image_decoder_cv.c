@@ -71,12 +71,14 @@ static enum pen_status negotiate(const void *params, const struct pen_caps *in,
     return PEN_OK;
 }
 
+// Without a look at the headers the size is known from the first picture.
 static void workspace(const void *params, const struct pen_caps *in,
-                      uint64_t bytes[PEN_MEM_COUNT])
+                      const struct pen_caps *out, uint64_t bytes[PEN_MEM_COUNT])
 {
     const struct params *p = params;
+    const struct pen_caps *size = in->width && in->height ? in : out;
     bytes[PEN_MEM_HOST] = stk_decode_most_scratch(
-        in->codec, in->width, in->height, p->apply_orientation);
+        in->codec, size->width, size->height, p->apply_orientation);
 }
 
 static enum pen_status make_scratch(struct pen_module *m, struct state *st,

@@ -22,8 +22,9 @@ static const struct pen_pin outputs[] = {
 };
 
 static void workspace(const void *params, const struct pen_caps *in,
-                      uint64_t bytes[PEN_MEM_COUNT])
+                      const struct pen_caps *out, uint64_t bytes[PEN_MEM_COUNT])
 {
+    (void)out;
     bytes[PEN_MEM_HOST] = stk_resize_tables(params, in);
 }
 

@@ -29,8 +29,9 @@ static const struct pen_pin outputs[] = {
 
 // The table, where it is made and where it is sent from.
 static void workspace(const void *params, const struct pen_caps *in,
-                      uint64_t bytes[PEN_MEM_COUNT])
+                      const struct pen_caps *out, uint64_t bytes[PEN_MEM_COUNT])
 {
+    (void)out;
     bytes[PEN_MEM_HOST] = bytes[PEN_MEM_HOST_PINNED] =
         bytes[PEN_MEM_CUDA_DEVICE] = stk_resize_tables(params, in);
 }

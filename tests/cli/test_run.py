@@ -606,7 +606,10 @@ def workspaces_are_in_the_plan(folder):
         for how in ("nearest", "bilinear", "area", "bicubic"):
             chains[f"{kind} {how}"] = [
                 {"type": kind, "props": {**scale, "interpolation": how}}]
+    # Sizes that come with the first frame are planned then.
+    chains["decoder, not probed"] = []
     for name, modules in chains.items():
+        probe = ["--no-probe"] if "not probed" in name else []
         ids = ["r", "d"] + [f"m{i}" for i in range(len(modules))] + ["s"]
         result = pipeline(
             folder,
@@ -615,13 +618,17 @@ def workspaces_are_in_the_plan(folder):
                                       "readLoop": True}},
                            {"type": "ImageDecoderCV"}] + modules
                      + [{"type": "StatSink"}])),
-            list(zip(ids, ids[1:])), "--frames", "5")
+            list(zip(ids, ids[1:])), "--frames", "5", *probe)
         equal(result.returncode, 0, f"{name}: {result.stdout}")
         report = json.loads(result.stdout)
         equal(report["frames"], 5, name)
         equal(report["cuda"]["steady_state_allocations"], 0, name)
         for mem, memory in report["memory"].items():
-            equal(memory["peak"], memory["planned_peak"], f"{name}, {mem}")
+            true(memory["peak"] <= memory["planned_peak"],
+                 f"{name}, {mem}: {memory}")
+            if not probe:
+                equal(memory["peak"], memory["planned_peak"],
+                      f"{name}, {mem}")
 
 
 @case

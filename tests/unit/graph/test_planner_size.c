@@ -478,8 +478,9 @@ PEN_TEST(a_frame_beyond_the_budget_is_refused_and_the_plan_stays)
 
 // 10 bytes a column and channel on the host, 3 a row on the device.
 static void tables(const void *params, const struct pen_caps *in,
-                   uint64_t bytes[PEN_MEM_COUNT])
+                   const struct pen_caps *out, uint64_t bytes[PEN_MEM_COUNT])
 {
+    (void)out;
     (void)params;
     const struct pen_format_info *info = pen_format_info(in->format);
     bytes[PEN_MEM_HOST] =
