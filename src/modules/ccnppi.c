@@ -1,8 +1,7 @@
 // CCNPPI: pixel formats on the GPU. Also the format bridge of frames in
 // device memory.
 
-#include "../kernels/ops.h"
-#include "common.h"
+#include "convert_common.h"
 #include "modules.h"
 
 struct params {
@@ -10,15 +9,10 @@ struct params {
     int32_t range;
 };
 
-struct state {
-    struct pen_caps src, dst;  // that `args` is for
-    struct penk_convert args;
-};
-
 // clang-format off
 #define P struct params
 static const struct pen_prop props[] = {
-    PEN_ENUM(P, image_type, "imageType", PEN_FMT_RGB, stk_choices_target,
+    PEN_ENUM(P, image_type, "imageType", PEN_FMT_RGB, stk_choices_target + 1,
              "Format of the output, from whatever arrives.",
              .flags = PEN_PROP_REQUIRED),
     PEN_ENUM(P, range, "range", PEN_RANGE_UNKNOWN, stk_choices_range,
@@ -51,47 +45,29 @@ static enum pen_status negotiate(const void *params, const struct pen_caps *in,
                                  struct pen_caps *out, struct pen_error *err)
 {
     const struct params *p = params;
-    const enum pen_format format = (enum pen_format)p->image_type;
     (void)err;
-    if (in->kind == PEN_KIND_RAW_IMAGE && in->format) {
-        stk_convert_caps(in, format, (enum pen_range)p->range, out);
-        return PEN_OK;
-    }
-    out->kind = PEN_KIND_RAW_IMAGE;
-    out->codec = PEN_CODEC_UNKNOWN;
-    out->format = format;
-    out->formats = PEN_FMT_BIT(format);
+    stk_convert_negotiate(in, (enum pen_format)p->image_type, p->range, out);
     return PEN_OK;
 }
 
 static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
                                struct pen_caps *out, struct pen_error *err)
 {
-    struct state *st = pen_module_state(m);
-    struct pen_caps src, dst;
-
-    PEN_TRY(stk_picture(io, PEN_FMT_BITS_ALL11, &src, err));
-    PEN_TRY(negotiate(pen_module_params(m), &src, &dst, err));
-    if (!pen_caps_equal(&src, &st->src) || !pen_caps_equal(&dst, &st->dst)) {
-        PEN_TRY(stk_convert_setup(&dst, &src, &st->args, err));
-        st->src = src;
-        st->dst = dst;
-    }
-    *out = dst;
-    return PEN_OK;
+    const struct params *p = pen_module_params(m);
+    return stk_convert_prepare(pen_module_state(m), io, PEN_FMT_BITS_ALL11,
+                               (enum pen_format)p->image_type, p->range, out,
+                               err);
 }
 
 static enum pen_status process(struct pen_module *m, const struct pen_io *io,
                                struct pen_error *err)
 {
-    const struct state *st = pen_module_state(m);
+    const struct stk_convert_state *st = pen_module_state(m);
     struct pen_view dst, src;
     struct pen_grid grid;
 
-    if (pen_caps_equal(&st->src, &st->dst)) {
-        pen_forward(io, 0, 0);
+    if (stk_convert_forwards(st, io))
         return PEN_OK;
-    }
     struct penk_convert args = st->args;
     PEN_TRY(stk_acquire_both(io, PEN_ON_STREAM, &dst, &src, err));
     stk_convert_bind(&args, &dst, &src);
@@ -120,7 +96,7 @@ const struct pen_module_class stk_class_ccnppi = {
     .outputs = outputs,
     .props = props,
     .params_size = sizeof(struct params),
-    .state_size = sizeof(struct state),
+    .state_size = sizeof(struct stk_convert_state),
     .kernels = kernels,
     .ops = {
         .narrow = narrow,

@@ -1,8 +1,7 @@
 // ColorConversion: pixel formats on the CPU. Also the format bridge of frames
 // in host memory.
 
-#include "../kernels/ops.h"
-#include "common.h"
+#include "convert_common.h"
 #include "modules.h"
 
 // The conversions that ApraPipes names; imageType does all of them and more.
@@ -50,33 +49,12 @@ struct params {
     int32_t range;
 };
 
-struct state {
-    struct pen_caps src, dst;  // that `args` is for
-    struct penk_convert args;
-};
-
-static const struct pen_choice target_choices[] = {
-    { "auto", PEN_FMT_NONE, "as conversionType says" },
-    { "RGB", PEN_FMT_RGB, "packed R G B" },
-    { "BGR", PEN_FMT_BGR, "packed B G R" },
-    { "RGBA", PEN_FMT_RGBA, "packed R G B A" },
-    { "BGRA", PEN_FMT_BGRA, "packed B G R A" },
-    { "MONO", PEN_FMT_MONO, "8-bit grey" },
-    { "YUV420", PEN_FMT_YUV420, "I420" },
-    { "YUV444", PEN_FMT_YUV444, "planes of full size" },
-    { "NV12", PEN_FMT_NV12, "planes Y and UV" },
-    { "YUV411_I", PEN_FMT_YUV411_I, "packed U Y0 Y1 V Y2 Y3" },
-    { "UYVY", PEN_FMT_UYVY, "packed U Y0 V Y1" },
-    { "YUYV", PEN_FMT_YUYV, "packed Y0 U Y1 V" },
-    { 0 },
-};
-
 // clang-format off
 #define P struct params
 static const struct pen_prop props[] = {
     PEN_ENUM(P, conversion, "conversionType", CONVERSION_NONE,
              conversion_choices, "Conversion by name, as in ApraPipes."),
-    PEN_ENUM(P, image_type, "imageType", PEN_FMT_NONE, target_choices,
+    PEN_ENUM(P, image_type, "imageType", PEN_FMT_NONE, stk_choices_target,
              "Format of the output, from whatever arrives."),
     PEN_ENUM(P, range, "range", PEN_RANGE_UNKNOWN, stk_choices_range,
              "Range of a YUV output; auto: limited, or that of a YUV input."),
@@ -144,44 +122,26 @@ static enum pen_status negotiate(const void *params, const struct pen_caps *in,
 {
     const struct params *p = params;
     (void)err;
-    if (in->kind == PEN_KIND_RAW_IMAGE && in->format) {
-        stk_convert_caps(in, target(p), (enum pen_range)p->range, out);
-        return PEN_OK;
-    }
-    out->kind = PEN_KIND_RAW_IMAGE;
-    out->codec = PEN_CODEC_UNKNOWN;
-    out->format = target(p);
-    out->formats = PEN_FMT_BIT(out->format);
+    stk_convert_negotiate(in, target(p), p->range, out);
     return PEN_OK;
 }
 
 static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
                                struct pen_caps *out, struct pen_error *err)
 {
-    struct state *st = pen_module_state(m);
-    struct pen_caps src, dst;
-
-    PEN_TRY(stk_picture(io, sources(pen_module_params(m)), &src, err));
-    PEN_TRY(negotiate(pen_module_params(m), &src, &dst, err));
-    if (!pen_caps_equal(&src, &st->src) || !pen_caps_equal(&dst, &st->dst)) {
-        PEN_TRY(stk_convert_setup(&dst, &src, &st->args, err));
-        st->src = src;
-        st->dst = dst;
-    }
-    *out = dst;
-    return PEN_OK;
+    const struct params *p = pen_module_params(m);
+    return stk_convert_prepare(pen_module_state(m), io, sources(p), target(p),
+                               p->range, out, err);
 }
 
 static enum pen_status process(struct pen_module *m, const struct pen_io *io,
                                struct pen_error *err)
 {
-    const struct state *st = pen_module_state(m);
+    const struct stk_convert_state *st = pen_module_state(m);
     struct pen_view dst, src;
 
-    if (pen_caps_equal(&st->src, &st->dst)) {
-        pen_forward(io, 0, 0);
+    if (stk_convert_forwards(st, io))
         return PEN_OK;
-    }
     struct penk_convert args = st->args;
     PEN_TRY(stk_acquire_both(io, PEN_ON_HOST, &dst, &src, err));
     stk_convert_bind(&args, &dst, &src);
@@ -207,7 +167,7 @@ const struct pen_module_class stk_class_color_conversion = {
     .outputs = outputs,
     .props = props,
     .params_size = sizeof(struct params),
-    .state_size = sizeof(struct state),
+    .state_size = sizeof(struct stk_convert_state),
     .ops = {
         .narrow = narrow,
         .check = check,

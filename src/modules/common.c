@@ -25,6 +25,7 @@ const struct pen_choice stk_choices_format[] = {
 };
 
 const struct pen_choice stk_choices_target[] = {
+    { "auto",     PEN_FMT_NONE,     "as conversionType says" },
     { "RGB",      PEN_FMT_RGB,      "packed R G B" },
     { "BGR",      PEN_FMT_BGR,      "packed B G R" },
     { "RGBA",     PEN_FMT_RGBA,     "packed R G B A" },
@@ -114,4 +115,24 @@ enum pen_status stk_acquire_both(const struct pen_io *io, enum pen_place place,
 {
     PEN_TRY(pen_acquire(io, pen_input(io, 0), place, PEN_READ, src, err));
     return pen_acquire(io, pen_output(io, 0), place, PEN_WRITE, dst, err);
+}
+
+enum pen_status stk_workspace_grow(struct pen_module *m,
+                                   struct stk_workspace *w, size_t bytes,
+                                   struct pen_error *err)
+{
+    if (bytes <= w->bytes)
+        return PEN_OK;
+    const size_t planned = (size_t)pen_module_planned(m, PEN_MEM_HOST);
+    const size_t want = bytes < planned ? planned : bytes;
+    stk_workspace_free(m, w);
+    PEN_TRY(pen_module_alloc(m, want, &w->memory, err));
+    w->bytes = want;
+    return PEN_OK;
+}
+
+void stk_workspace_free(struct pen_module *m, struct stk_workspace *w)
+{
+    pen_module_free(m, w->memory);
+    *w = (struct stk_workspace){ 0 };
 }

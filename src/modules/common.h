@@ -17,18 +17,24 @@
 
 // Values are those of format.h; 0 is "auto".
 extern const struct pen_choice stk_choices_format[];  // "auto" and all
-extern const struct pen_choice stk_choices_target[];  // the eleven
+// The eleven, after "auto" for classes that can be told otherwise.
+extern const struct pen_choice stk_choices_target[];
 extern const struct pen_choice stk_choices_matrix[];
 extern const struct pen_choice stk_choices_range[];
 // Memory of a source's output: HOST, HOST_PINNED.
 extern const struct pen_choice stk_choices_mem[];
 extern const struct pen_choice stk_choices_interpolation[];
 
-// Pins of modules that take and give one picture; names as in ApraPipes.
+// Pins for pictures, and for frames of any kind.
 #define STK_PIN_PICTURE(NAME, HELP, MEM, FORMATS)                              \
     {                                                                          \
         .name = NAME, .help = HELP, .kinds = STK_RAW, .mem = MEM,              \
         .formats = FORMATS                                                     \
+    }
+#define STK_PIN_ANY(NAME, HELP, MEM)                                           \
+    {                                                                          \
+        .name = NAME, .help = HELP, .kinds = STK_KINDS_ALL, .mem = MEM,        \
+        .formats = STK_FORMATS_ALL                                             \
     }
 
 // Fill in an unknown matrix and range of a raw picture by the rule of the
@@ -50,5 +56,19 @@ PEN_NODISCARD enum pen_status stk_acquire_both(const struct pen_io *io,
                                                struct pen_view *dst,
                                                struct pen_view *src,
                                                struct pen_error *err);
+
+// Host memory of a module for work on one frame; {0} is none.
+struct stk_workspace {
+    void *memory;
+    size_t bytes;
+};
+// Have at least `bytes`; what was in it is lost if it has to grow. It takes as
+// much as the plan holds, so that it grows only with the plan.
+// Errors: PEN_E_NOMEM; *w is then empty. Thread: setup, data.
+PEN_NODISCARD enum pen_status stk_workspace_grow(struct pen_module *m,
+                                                 struct stk_workspace *w,
+                                                 size_t bytes,
+                                                 struct pen_error *err);
+void stk_workspace_free(struct pen_module *m, struct stk_workspace *w);
 
 #endif  // STK_MODULES_COMMON_H

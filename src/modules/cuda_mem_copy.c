@@ -34,23 +34,11 @@ static const struct pen_prop props[] = {
 #define MEM (PEN_MEM_BITS_HOST | STK_MEM_CUDA)
 
 static const struct pen_pin inputs[] = {
-    {
-        .name = "input",
-        .help = "Frame to copy.",
-        .kinds = STK_KINDS_ALL,
-        .mem = MEM,
-        .formats = STK_FORMATS_ALL,
-    },
+    STK_PIN_ANY("input", "Frame to copy.", MEM),
     { 0 },
 };
 static const struct pen_pin outputs[] = {
-    {
-        .name = "output",
-        .help = "The same frame in the other memory.",
-        .kinds = STK_KINDS_ALL,
-        .mem = MEM,
-        .formats = STK_FORMATS_ALL,
-    },
+    STK_PIN_ANY("output", "The same frame in the other memory.", MEM),
     { 0 },
 };
 

@@ -5,23 +5,11 @@
 #include "modules.h"
 
 static const struct pen_pin inputs[] = {
-    {
-        .name = "input",
-        .help = "Any frame of the device.",
-        .kinds = STK_KINDS_ALL,
-        .mem = STK_MEM_CUDA,
-        .formats = STK_FORMATS_ALL,
-    },
+    STK_PIN_ANY("input", "Any frame of the device.", STK_MEM_CUDA),
     { 0 },
 };
 static const struct pen_pin outputs[] = {
-    {
-        .name = "output",
-        .help = "The same frame, later.",
-        .kinds = STK_KINDS_ALL,
-        .mem = STK_MEM_CUDA,
-        .formats = STK_FORMATS_ALL,
-    },
+    STK_PIN_ANY("output", "The same frame, later.", STK_MEM_CUDA),
     { 0 },
 };
 

@@ -63,14 +63,10 @@ static const struct pen_prop props[] = {
 // clang-format on
 
 static const struct pen_pin inputs[] = {
-    {
-        .name = "input",
-        .help = "Any frame; raw pictures are written with tight rows, planes "
+    STK_PIN_ANY("input",
+                "Any frame; raw pictures are written with tight rows, planes "
                 "one after the other.",
-        .kinds = STK_KINDS_ALL,
-        .mem = PEN_MEM_BITS_HOST,
-        .formats = STK_FORMATS_ALL,
-    },
+                PEN_MEM_BITS_HOST),
     { 0 },
 };
 

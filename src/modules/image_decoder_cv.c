@@ -11,8 +11,7 @@ struct params {
 struct state {
     struct stk_image_header header;  // of the frame in work
     int32_t orientation;             // to be applied to it
-    void *scratch;
-    size_t room;  // bytes of `scratch`
+    struct stk_workspace scratch;
     uint64_t pictures, warned, warnings, turned, reduced;
 };
 
@@ -81,22 +80,6 @@ static void workspace(const void *params, const struct pen_caps *in,
         in->codec, size->width, size->height, p->apply_orientation);
 }
 
-static enum pen_status make_scratch(struct pen_module *m, struct state *st,
-                                    struct pen_error *err)
-{
-    size_t bytes = stk_decode_scratch(&st->header, st->orientation);
-    if (bytes <= st->room)
-        return PEN_OK;
-    const size_t planned = (size_t)pen_module_planned(m, PEN_MEM_HOST);
-    bytes = bytes < planned ? planned : bytes;
-    pen_module_free(m, st->scratch);
-    st->scratch = NULL;
-    st->room = 0;
-    PEN_TRY(pen_module_alloc(m, bytes, &st->scratch, err));
-    st->room = bytes;
-    return PEN_OK;
-}
-
 static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
                                struct pen_caps *out, struct pen_error *err)
 {
@@ -115,7 +98,9 @@ static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
     PEN_TRY(stk_image_header_read(&bytes, &st->header, err));
     PEN_TRY(stk_image_header_check(&st->header, length, err));
     st->orientation = p->apply_orientation ? st->header.orientation : 1;
-    PEN_TRY(make_scratch(m, st, err));
+    PEN_TRY(stk_workspace_grow(m, &st->scratch,
+                               stk_decode_scratch(&st->header, st->orientation),
+                               err));
 
     const bool turns = stk_orientation_turns(st->orientation);
     const struct pen_caps seen = {
@@ -169,7 +154,7 @@ static enum pen_status process(struct pen_module *m, const struct pen_io *io,
         .header = st->header,
         .orientation = st->orientation,
         .out = &dst,
-        .scratch = st->scratch,
+        .scratch = st->scratch.memory,
     };
     PEN_TRY(d.header.codec == PEN_CODEC_JPEG ? stk_jpeg_decode(&d, err)
                                              : stk_png_decode(&d, err));
@@ -188,7 +173,7 @@ static void close_module(struct pen_module *m)
             pen_module_id(m), (unsigned long long)st->pictures,
             (unsigned long long)st->warned, (unsigned long long)st->warnings,
             (unsigned long long)st->turned, (unsigned long long)st->reduced);
-    pen_module_free(m, st->scratch);
+    stk_workspace_free(m, &st->scratch);
 }
 
 static const char *const tags[] = {

@@ -4,10 +4,8 @@
 #include "resize_common.h"
 
 struct state {
-    struct pen_caps src;  // that `resize` is for
-    struct stk_resize resize;
-    int32_t *table;
-    size_t room;  // bytes of `table`
+    struct stk_resize_state set_up;
+    struct stk_workspace table;
 };
 
 static const struct pen_pin inputs[] = {
@@ -28,22 +26,13 @@ static void workspace(const void *params, const struct pen_caps *in,
     bytes[PEN_MEM_HOST] = stk_resize_tables(params, in);
 }
 
-static enum pen_status make_table(struct pen_module *m, struct state *st,
+static enum pen_status make_table(struct pen_module *m,
+                                  const struct stk_resize *resize,
                                   struct pen_error *err)
 {
-    if (st->resize.table_bytes > st->room) {
-        const size_t planned = (size_t)pen_module_planned(m, PEN_MEM_HOST);
-        const size_t room =
-            st->resize.table_bytes < planned ? planned : st->resize.table_bytes;
-        pen_module_free(m, st->table);
-        st->table = NULL;
-        st->room = 0;
-        void *table = NULL;
-        PEN_TRY(pen_module_alloc(m, room, &table, err));
-        st->table = table;
-        st->room = room;
-    }
-    stk_resize_weights(&st->resize, st->table);
+    struct state *st = pen_module_state(m);
+    PEN_TRY(stk_workspace_grow(m, &st->table, resize->table_bytes, err));
+    stk_resize_weights(resize, st->table.memory);
     return PEN_OK;
 }
 
@@ -51,16 +40,7 @@ static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
                                struct pen_caps *out, struct pen_error *err)
 {
     struct state *st = pen_module_state(m);
-    bool changed = false;
-
-    PEN_TRY(stk_resize_prepare(pen_module_params(m), io, &st->src, &st->resize,
-                               out, &changed, err));
-    if (!changed)
-        return PEN_OK;
-    const enum pen_status status = make_table(m, st, err);
-    if (status != PEN_OK)
-        st->src = (struct pen_caps){ 0 };
-    return status;
+    return stk_resize_prepare(m, io, &st->set_up, make_table, out, err);
 }
 
 static enum pen_status process(struct pen_module *m, const struct pen_io *io,
@@ -71,7 +51,7 @@ static enum pen_status process(struct pen_module *m, const struct pen_io *io,
     struct penk_resize args;
 
     PEN_TRY(stk_acquire_both(io, PEN_ON_HOST, &dst, &src, err));
-    stk_resize_bind(&st->resize, (uint64_t)(uintptr_t)st->table, &dst, &src,
+    stk_resize_bind(&st->set_up.resize, (uintptr_t)st->table.memory, &dst, &src,
                     &args);
     stk_cpu_resize(&args, 0, dst.height);
     return PEN_OK;
@@ -80,7 +60,7 @@ static enum pen_status process(struct pen_module *m, const struct pen_io *io,
 static void close_module(struct pen_module *m)
 {
     struct state *st = pen_module_state(m);
-    pen_module_free(m, st->table);
+    stk_workspace_free(m, &st->table);
 }
 
 static const char *const tags[] = {

@@ -36,27 +36,29 @@ uint64_t stk_resize_tables(const struct stk_resize_params *p,
                                  (enum stk_interpolation)p->interpolation);
 }
 
-enum pen_status
-stk_resize_prepare(const struct stk_resize_params *p, const struct pen_io *io,
-                   struct pen_caps *was, struct stk_resize *resize,
-                   struct pen_caps *out, bool *changed, struct pen_error *err)
+enum pen_status stk_resize_prepare(
+    struct pen_module *m, const struct pen_io *io, struct stk_resize_state *st,
+    enum pen_status (*make_table)(struct pen_module *m,
+                                  const struct stk_resize *resize,
+                                  struct pen_error *err),
+    struct pen_caps *out, struct pen_error *err)
 {
+    const struct stk_resize_params *p = pen_module_params(m);
     struct pen_caps in;
 
-    *changed = false;
     PEN_TRY(stk_picture(io, STK_RESIZE_FORMATS, &in, err));
     *out = in;
     out->width = p->width;
     out->height = p->height;
-    if (was->format == in.format && was->width == in.width &&
-        was->height == in.height)
+    if (st->src.format == in.format && st->src.width == in.width &&
+        st->src.height == in.height)
         return PEN_OK;
 
-    *was = (struct pen_caps){ 0 };
+    st->src = (struct pen_caps){ 0 };
     PEN_TRY(stk_resize_setup(
         in.format, p->width, p->height, in.width, in.height,
-        (enum stk_interpolation)p->interpolation, resize, err));
-    *was = in;
-    *changed = true;
+        (enum stk_interpolation)p->interpolation, &st->resize, err));
+    PEN_TRY(make_table(m, &st->resize, err));
+    st->src = in;
     return PEN_OK;
 }

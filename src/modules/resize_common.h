@@ -20,11 +20,18 @@ enum pen_status stk_resize_negotiate(const void *params,
 // The most bytes of tables for pictures up to `in`.
 uint64_t stk_resize_tables(const struct stk_resize_params *p,
                            const struct pen_caps *in);
-// Caps of the input and output of this call, and whether `resize`, set up for
-// `was` before, had to be set up anew (its tables are to be made then).
-PEN_NODISCARD enum pen_status
-stk_resize_prepare(const struct stk_resize_params *p, const struct pen_io *io,
-                   struct pen_caps *was, struct stk_resize *resize,
-                   struct pen_caps *out, bool *changed, struct pen_error *err);
+
+struct stk_resize_state {
+    struct pen_caps src;  // that `resize` is for
+    struct stk_resize resize;
+};
+// Caps of the output. If the input differs from the one before, `resize` is
+// set up anew and make_table() called to make its table.
+PEN_NODISCARD enum pen_status stk_resize_prepare(
+    struct pen_module *m, const struct pen_io *io, struct stk_resize_state *st,
+    enum pen_status (*make_table)(struct pen_module *m,
+                                  const struct stk_resize *resize,
+                                  struct pen_error *err),
+    struct pen_caps *out, struct pen_error *err);
 
 #endif  // STK_RESIZE_COMMON_H

@@ -8,11 +8,10 @@
 enum { MAX_TABLES = 48 };
 
 struct state {
-    struct pen_caps src;  // that `resize` is for
-    struct stk_resize resize;
-    int32_t *host;  // the table on its way
-    size_t room;    // bytes of `host` and of the newest table
+    struct stk_resize_state set_up;
+    struct stk_workspace host;  // the table on its way
     uint64_t tables[MAX_TABLES];
+    size_t room;  // bytes of the newest table
     uint32_t count;
 };
 
@@ -36,47 +35,40 @@ static void workspace(const void *params, const struct pen_caps *in,
         bytes[PEN_MEM_CUDA_DEVICE] = stk_resize_tables(params, in);
 }
 
-static enum pen_status make_table(struct pen_module *m, struct state *st,
+static enum pen_status add_table(struct pen_module *m, struct state *st,
+                                 size_t bytes, struct pen_error *err)
+{
+    const size_t planned = (size_t)pen_module_planned(m, PEN_MEM_CUDA_DEVICE);
+    size_t room = bytes < planned ? planned : bytes;
+    room = room < 2 * st->room ? 2 * st->room : room;
+    if (st->count == MAX_TABLES)
+        return pen_error_set(err, PEN_E_LIMIT, 0, "",
+                             "more than %d sizes of tables", MAX_TABLES);
+    PEN_TRY(pen_module_alloc_device(m, room, &st->tables[st->count], err));
+    st->count++;
+    st->room = room;
+    return PEN_OK;
+}
+
+static enum pen_status make_table(struct pen_module *m,
+                                  const struct stk_resize *resize,
                                   struct pen_error *err)
 {
-    const size_t bytes = st->resize.table_bytes;
-    if (bytes > st->room) {
-        const size_t planned =
-            (size_t)pen_module_planned(m, PEN_MEM_CUDA_DEVICE);
-        size_t room = bytes < planned ? planned : bytes;
-        room = room < 2 * st->room ? 2 * st->room : room;
-        pen_module_free(m, st->host);
-        st->host = NULL;
-        st->room = 0;
-        void *host = NULL;
-        PEN_TRY(pen_module_alloc(m, room, &host, err));
-        st->host = host;
-        if (st->count == MAX_TABLES)
-            return pen_error_set(err, PEN_E_LIMIT, 0, "",
-                                 "more than %d sizes of tables", MAX_TABLES);
-        PEN_TRY(pen_module_alloc_device(m, room, &st->tables[st->count], err));
-        st->count++;
-        st->room = room;
-    }
-    stk_resize_weights(&st->resize, st->host);
-    return pen_module_fill_device(m, st->tables[st->count - 1], st->host, bytes,
-                                  err);
+    struct state *st = pen_module_state(m);
+    const size_t bytes = resize->table_bytes;
+    PEN_TRY(stk_workspace_grow(m, &st->host, bytes, err));
+    if (bytes > st->room)
+        PEN_TRY(add_table(m, st, bytes, err));
+    stk_resize_weights(resize, st->host.memory);
+    return pen_module_fill_device(m, st->tables[st->count - 1], st->host.memory,
+                                  bytes, err);
 }
 
 static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
                                struct pen_caps *out, struct pen_error *err)
 {
     struct state *st = pen_module_state(m);
-    bool changed = false;
-
-    PEN_TRY(stk_resize_prepare(pen_module_params(m), io, &st->src, &st->resize,
-                               out, &changed, err));
-    if (!changed)
-        return PEN_OK;
-    const enum pen_status status = make_table(m, st, err);
-    if (status != PEN_OK)
-        st->src = (struct pen_caps){ 0 };
-    return status;
+    return stk_resize_prepare(m, io, &st->set_up, make_table, out, err);
 }
 
 static enum pen_status process(struct pen_module *m, const struct pen_io *io,
@@ -88,7 +80,8 @@ static enum pen_status process(struct pen_module *m, const struct pen_io *io,
     struct pen_grid grid;
 
     PEN_TRY(stk_acquire_both(io, PEN_ON_STREAM, &dst, &src, err));
-    stk_resize_bind(&st->resize, st->tables[st->count - 1], &dst, &src, &args);
+    stk_resize_bind(&st->set_up.resize, st->tables[st->count - 1], &dst, &src,
+                    &args);
     stk_resize_grid(&args, &grid);
     return pen_launch(io, &stk_image_resize, PENK_KERNEL_RESIZE, &grid, &args,
                       sizeof(args), err);
@@ -99,7 +92,7 @@ static void close_module(struct pen_module *m)
     struct state *st = pen_module_state(m);
     for (uint32_t i = 0; i < st->count; i++)
         pen_module_free_device(m, st->tables[i]);
-    pen_module_free(m, st->host);
+    stk_workspace_free(m, &st->host);
 }
 
 static const struct pen_kernel_image *const kernels[] = { &stk_image_resize,

@@ -5,14 +5,10 @@
 #include "modules.h"
 
 static const struct pen_pin inputs[] = {
-    {
-        .name = "input",
-        .help = "Any frame. Its bytes are not looked at, so it may stay where "
+    STK_PIN_ANY("input",
+                "Any frame. Its bytes are not looked at, so it may stay where "
                 "it is.",
-        .kinds = STK_KINDS_ALL,
-        .mem = PEN_MEM_BITS_HOST | STK_MEM_CUDA,
-        .formats = STK_FORMATS_ALL,
-    },
+                PEN_MEM_BITS_HOST | STK_MEM_CUDA),
     { 0 },
 };
 
