@@ -109,10 +109,10 @@ enum pen_status stk_pipeline_error(struct pen_pipeline *p,
     // After the first fatal error the others only follow from it.
     const bool follows = atomic_load(&p->failed);
     if (!follows) {
-        struct stk_failure f = { .has_frame = frame != NULL,
+        struct stk_failure f = { .module = m ? m->id : NULL,
+                                 .has_frame = frame != NULL,
                                  .frame = frame ? *frame : 0,
                                  .fatal = fatal };
-        snprintf(f.module, sizeof(f.module), "%s", m ? m->id : "");
         locate(&f.err, m, frame, err);
         // The last place is kept for the error that ends the run.
         if (p->failure_count < STK_MAX_FAILURES - 1)

@@ -134,13 +134,15 @@ static bool run_is_ok(const struct pen_pipeline *p)
     return state == PEN_STATE_DONE || state == PEN_STATE_STOPPED;
 }
 
-static void edge_names(const struct stk_link *link, char *from, char *to,
-                       size_t size)
+// The names of the two pins. Ids have any length.
+static const char *from_pin(const struct stk_link *link)
 {
-    snprintf(from, size, "%s.%s", link->from->id,
-             link->from->cls->outputs[link->from_pin].name);
-    snprintf(to, size, "%s.%s", link->to->id,
-             link->to->cls->inputs[link->to_pin].name);
+    return link->from->cls->outputs[link->from_pin].name;
+}
+
+static const char *to_pin(const struct stk_link *link)
+{
+    return link->to->cls->inputs[link->to_pin].name;
 }
 
 // --- text -------------------------------------------------------------------
@@ -178,20 +180,18 @@ static void text_modules(struct stk_text *t, const struct pen_pipeline *p)
 
 static void text_edges(struct stk_text *t, struct pen_pipeline *p)
 {
-    char from[256], to[256];
     for (uint32_t i = 0; i < p->link_count; i++) {
         struct stk_link *link = &p->links[i];
         struct stk_edge_stats stats;
         stk_queue_stats(&link->queue, &stats);
-        edge_names(link, from, to, sizeof(from));
         stk_text_add(t, "  ");
-        stk_text_add_plain(t, from);
-        stk_text_add(t, " -> ");
-        stk_text_add_plain(t, to);
+        stk_text_add_plain(t, link->from->id);
+        stk_text_addf(t, ".%s -> ", from_pin(link));
+        stk_text_add_plain(t, link->to->id);
         stk_text_addf(t,
-                      "  %s, %llu frames, %llu dropped, queue at most %u of "
-                      "%u\n",
-                      pen_mem_name(p->plan->edges[i].mem),
+                      ".%s  %s, %llu frames, %llu dropped, queue at most %u "
+                      "of %u\n",
+                      to_pin(link), pen_mem_name(p->plan->edges[i].mem),
                       (unsigned long long)stats.frames,
                       (unsigned long long)stats.drops, stats.max_fill,
                       link->queue.depth);
@@ -364,15 +364,16 @@ static json_t *json_modules(const struct pen_pipeline *p)
 
 static json_t *json_edges(struct pen_pipeline *p)
 {
-    char from[256], to[256];
     json_t *list = json_array();
     for (uint32_t i = 0; i < p->link_count; i++) {
         struct stk_link *link = &p->links[i];
         struct stk_edge_stats stats;
         stk_queue_stats(&link->queue, &stats);
-        edge_names(link, from, to, sizeof(from));
-        json_t *o = stk_json_with(json_object(), "from", stk_json_text(from));
-        o = stk_json_with(o, "to", stk_json_text(to));
+        json_t *o = stk_json_with(
+            json_object(), "from",
+            json_sprintf("%s.%s", link->from->id, from_pin(link)));
+        o = stk_json_with(o, "to",
+                          json_sprintf("%s.%s", link->to->id, to_pin(link)));
         o = stk_json_with(o, "mem",
                           json_string(pen_mem_name(p->plan->edges[i].mem)));
         o = stk_json_with(o, "frames", stk_json_count(stats.frames));
@@ -438,7 +439,7 @@ static json_t *json_errors(struct pen_pipeline *p)
         const struct stk_failure *f = &failures[i];
         json_t *o =
             stk_json_with(json_object(), "module",
-                          *f->module ? stk_json_text(f->module) : json_null());
+                          f->module ? stk_json_text(f->module) : json_null());
         o = stk_json_with(
             o, "frame", f->has_frame ? stk_json_count(f->frame) : json_null());
         o = stk_json_with(o, "status",

@@ -161,7 +161,7 @@ struct stk_leak {
 };
 
 struct stk_failure {
-    char module[96];
+    const char *module;  // NULL: none
     bool has_frame;
     uint64_t frame;
     bool fatal;  // ended the run

@@ -642,4 +642,17 @@ def what_settles_sizes_anew_is_told(folder):
     true("decoder.output gives RGB 97x61" in result.stderr, result.stderr)
 
 
+@case
+def long_ids_are_reported_whole(folder):
+    name = "\u00f6" * 200
+    result = pipeline(folder, {"g": generator(maxFrames=3),
+                               name: writer(folder)}, [("g", name)],
+                      errors="replace")
+    equal(result.returncode, 2, result.stdout)
+    report = json.loads(result.stdout)
+    equal(report["errors"][0]["module"], name, "module")
+    equal(report["edges"][0]["from"], "g.output", "from")
+    equal(report["edges"][0]["to"], name + ".input", "to")
+
+
 main()
