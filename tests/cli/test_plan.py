@@ -41,6 +41,26 @@ def a_pinned_source_needs_exactly_one_copy(folder):
                if m["props"]["kind"] == "HostToDevice"]
     equal(len(uploads), 1, str(report["modules"]))
     equal(report["transfers"]["h2d_per_frame"], 1, "uploads per frame")
+    # The picture is converted on the device, not copied by the CPU before.
+    equal({m["type"] for m in inserted(report)}, {"CudaMemCopy", "CCNPPI"},
+          "inserted")
+
+    raw = os.path.join(folder, "in.raw")
+    with open(raw, "wb") as f:
+        f.write(bytes(64 * 48 * 3))
+    source = {"type": "FileReaderModule",
+              "props": {"strFullFileNameWithPattern": raw, "width": 64,
+                        "height": 48, "format": "RGB",
+                        "memType": "HOST_PINNED"}}
+    result, report = plan(folder, {"s": source, "b": BLUR,
+                                   "k": {"type": "StatSink"}},
+                          [("s", "b"), ("b", "k")])
+    equal([(m["type"], m["props"]["kind"]) for m in inserted(report)],
+          [("CudaMemCopy", "HostToDevice")], "inserted")
+    equal([c["mem"] for c in report["connections"]],
+          ["HOST_PINNED", "CUDA_DEVICE", "CUDA_DEVICE"], "memory")
+    equal([c["upgraded_from"] for c in report["connections"]], [None] * 3,
+          "upgrades")
 
 
 @case
