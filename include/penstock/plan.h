@@ -10,13 +10,14 @@ PEN_BEGIN
 // is what `penstock plan` prints and what the runtime executes.
 struct pen_plan;
 
-// What a plan reckons with; all times in nanoseconds, rates in bytes per
-// microsecond. pen_profile_builtin() gives "generic-cuda" and "cpu".
+// What a plan reckons with: times in nanoseconds, rates in bytes per
+// microsecond (1000 are 1 GB/s), sizes in bytes.
 struct pen_profile {
     char name[64];
     bool cuda;                    // a CUDA device is there
     uint32_t h2d_rate, d2h_rate;  // pinned copies
-    uint32_t pageable_rate;       // copies from and to pageable memory
+    uint32_t pageable_rate;       // copies from and to pageable memory, which
+                                  // no plan contains
     uint32_t device_rate;         // read + written, on the device
     uint32_t host_rate;           // one thread's conversions
     uint32_t launch_ns, copy_ns;  // fixed cost of a launch, of a copy
@@ -24,7 +25,8 @@ struct pen_profile {
     uint64_t cuda_memory;         // free bytes of the device; 0: unknown, and
                                   // then no default budget
 };
-// NULL if there is no such profile.
+// "generic-cuda" or "cpu"; NULL if there is no such profile. Static.
+// Thread: any.
 PEN_API const struct pen_profile *pen_profile_builtin(const char *name);
 // Read a profile from a JSON object with the fields of pen_profile as keys;
 // the memory sizes may be left out.
@@ -34,20 +36,24 @@ PEN_API PEN_NODISCARD enum pen_status
 pen_profile_load(const char *path, struct pen_profile *out,
                  struct pen_error *err);
 
+// Zeroed: the built-in profile, the file's limits, nothing read.
 struct pen_plan_params {
     const struct pen_profile *profile;  // NULL: "generic-cuda"
     // Budgets in bytes by memory type; 0: the file's, else the default.
     uint64_t budget[PEN_MEM_COUNT];
-    int32_t h2d_per_frame, d2h_per_frame;  // transfers; -1 or 0 at both: none
-    bool transfers_limited;       // the two fields above are meant
+    // Most transfers a frame to the device and to the host; what is not limited
+    // here has the file's limit, if any.
+    bool h2d_limited, d2h_limited;
+    uint32_t h2d_per_frame, d2h_per_frame;
     bool probe;                   // look at the headers of input files
-    uint64_t frames;              // expected frames; 0: unknown
+    uint64_t frames;              // of each source, expected; 0: unknown
 };
 
 // Plan a description. Issues (of the validator too) are appended to `issues`.
-// `params` may be NULL. `desc` and `registry` are borrowed until the plan is
-// gone. Opens no driver and creates nothing; reads input files only with
-// `probe`.
+// `params` is borrowed until the call returns and may be NULL (all zero);
+// `desc` and `registry` are borrowed until the plan is gone. Opens no driver
+// and creates nothing; reads input files only with `probe`.
+// On success *out is owned by the caller, on failure NULL.
 // Errors: PEN_E_CONFIG  issues hold the errors
 //         PEN_E_LIMIT   over a budget; issues say which and the largest users
 //         PEN_E_NOMEM
@@ -57,16 +63,21 @@ pen_plan_create(const struct pen_description *desc,
                 const struct pen_registry *registry,
                 const struct pen_plan_params *params, struct pen_plan **out,
                 struct pen_issues *issues, struct pen_error *err);
+// Sets *plan to NULL; NULL in it is allowed. Thread: setup.
 PEN_API void pen_plan_destroy(struct pen_plan **plan);
 
 // Whether sizes are still unknown, and whether some module needs a device.
+// Thread: any, as all below.
 PEN_API bool pen_plan_provisional(const struct pen_plan *plan);
 PEN_API bool pen_plan_needs_device(const struct pen_plan *plan);
 // Planned peak bytes of a memory type (of what is known).
 PEN_API uint64_t pen_plan_peak(const struct pen_plan *plan,
                                enum pen_mem_type mem);
 
-// Texts, to be freed with pen_free(); NULL when out of memory. Thread: any.
+// Texts, to be freed with pen_free(); NULL when out of memory.
+//   text      for people: the chain, then memory, transfers, cost, files
+//   json      the same for programs, with `issues` (may be NULL)
+//   dot, svg  as a drawing
 PEN_API char *pen_plan_text(const struct pen_plan *plan);
 PEN_API char *pen_plan_json(const struct pen_plan *plan,
                             const struct pen_issues *issues);

@@ -229,7 +229,6 @@ enum pen_status stk_plan_advise(struct stk_planner *p, struct pen_error *err)
     free(traces);
     free(path.nodes);
     if (!ok)
-        return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
-                             "no memory for the plan");
+        return stk_plan_no_memory(err);
     return PEN_OK;
 }

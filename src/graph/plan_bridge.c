@@ -102,8 +102,7 @@ static enum pen_status explain(struct stk_planner *p, const struct stk_place *w,
         node->serves = stk_arena_strdup(&p->plan->arena, serves.data);
     }
     if (!node->reason || !node->serves)
-        st = pen_error_set(err, PEN_E_NOMEM, 0, "planner",
-                           "no memory for the plan");
+        st = stk_plan_no_memory(err);
     stk_text_finish(&reason);
     stk_text_finish(&serves);
     return st;
@@ -135,8 +134,7 @@ static enum pen_status describe_loss(struct stk_planner *p,
     const bool ok = node->loss != NULL;
     stk_text_finish(&text);
     if (!ok)
-        return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
-                             "no memory for the plan");
+        return stk_plan_no_memory(err);
     return PEN_OK;
 }
 
@@ -182,8 +180,7 @@ static enum pen_status insert(struct stk_planner *p, struct stk_place *w,
     node->in[0] = t->in;
     node->out[0] = t->out;
     if (!node->id)
-        return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
-                             "no memory for the plan");
+        return stk_plan_no_memory(err);
     PEN_TRY(explain(p, w, from, hop->to, conversion, node, &depth, err));
     if (conversion) {
         PEN_TRY(describe_loss(p, w, from->caps, at, hop->to, node, err));

@@ -64,8 +64,7 @@ static enum pen_status add_target(struct stk_place *w, uint32_t mems,
         const uint32_t room = w->target_room ? 2 * w->target_room : 8;
         void *grown = realloc(w->targets, room * sizeof(*w->targets));
         if (!grown)
-            return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
-                                 "no memory for the plan");
+            return stk_plan_no_memory(err);
         w->targets = grown;
         w->target_room = room;
     }
@@ -397,8 +396,7 @@ enum pen_status stk_plan_place(struct stk_planner *p, uint32_t number,
             w->next_edge =
                 calloc((size_t)p->graph->edge_count + 1, sizeof(uint32_t));
         if (!w || !w->next_edge)
-            return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
-                                 "no memory for the plan");
+            return stk_plan_no_memory(err);
         stk_templates_find(p);
     }
     // insert() may move plan->nodes, so the caps are copied.

@@ -214,8 +214,7 @@ enum pen_status stk_plan_size(struct pen_plan *plan, struct pen_error *err)
     struct totals t = { 0 };
     enum pen_status st = PEN_OK;
     if (!passed)
-        return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
-                             "no memory for the plan");
+        return stk_plan_no_memory(err);
     for (uint32_t n = plan->node_count; n-- > 0;)
         count_blocks(plan, n, passed);
     free(passed);
@@ -296,11 +295,11 @@ static enum pen_status over(const struct pen_plan *plan, uint32_t mems,
 
 static enum pen_status over_transfers(const struct pen_plan *plan,
                                       enum stk_transfer which, uint32_t count,
-                                      int32_t budget, struct pen_error *err)
+                                      uint32_t budget, struct pen_error *err)
 {
     struct stk_text text = { 0 };
     unsigned told = 0;
-    stk_text_addf(&text, "%u transfer%s %s a frame, the budget is %d:", count,
+    stk_text_addf(&text, "%u transfer%s %s a frame, the budget is %u:", count,
                   count == 1 ? "" : "s",
                   which == STK_H2D ? "to the device" : "to the host", budget);
     for (uint32_t n = 0; n < plan->node_count && told < 4; n++)
@@ -318,19 +317,13 @@ enum pen_status stk_plan_budgets(const struct pen_plan *plan, unsigned *next,
                                  char *code, const char **key,
                                  struct pen_error *err)
 {
-    static const char *const keys[] = {
-        [PEN_MEM_HOST] = "host",
-        [PEN_MEM_HOST_PINNED] = "host_pinned",
-        [PEN_MEM_CUDA_DEVICE] = "cuda_device",
-        [PEN_MEM_DMABUF] = "dmabuf",
-    };
     strcpy(code, "E510");
     while (*next < PEN_MEM_COUNT) {
         const unsigned m = (*next)++;
         if (m == PEN_MEM_NONE || plan->budget[m] == 0 ||
             plan->peak[m] <= plan->budget[m])
             continue;
-        *key = keys[m];
+        *key = pen_mem_key((enum pen_mem_type)m);
         return over(plan, PEN_MEM_BIT(m), plan->peak[m], plan->budget[m], err);
     }
     if (*next == PEN_MEM_COUNT) {
@@ -338,7 +331,7 @@ enum pen_status stk_plan_budgets(const struct pen_plan *plan, unsigned *next,
         const uint64_t peak =
             plan->peak[PEN_MEM_HOST] + plan->peak[PEN_MEM_HOST_PINNED];
         if (plan->host_budget && peak > plan->host_budget) {
-            *key = keys[PEN_MEM_HOST];
+            *key = pen_mem_key(PEN_MEM_HOST);
             return over(plan, PEN_MEM_BITS_HOST, peak, plan->host_budget, err);
         }
     }
@@ -346,8 +339,7 @@ enum pen_status stk_plan_budgets(const struct pen_plan *plan, unsigned *next,
     const struct pen_plan_params *params = &plan->params;
     if (*next == PEN_MEM_COUNT + 1) {
         ++*next;
-        if (params->transfers_limited && params->h2d_per_frame >= 0 &&
-            plan->h2d_per_frame > (uint32_t)params->h2d_per_frame) {
+        if (params->h2d_limited && plan->h2d_per_frame > params->h2d_per_frame) {
             *key = "h2d_per_frame";
             return over_transfers(plan, STK_H2D, plan->h2d_per_frame,
                                   params->h2d_per_frame, err);
@@ -355,8 +347,7 @@ enum pen_status stk_plan_budgets(const struct pen_plan *plan, unsigned *next,
     }
     if (*next == PEN_MEM_COUNT + 2) {
         ++*next;
-        if (params->transfers_limited && params->d2h_per_frame >= 0 &&
-            plan->d2h_per_frame > (uint32_t)params->d2h_per_frame) {
+        if (params->d2h_limited && plan->d2h_per_frame > params->d2h_per_frame) {
             *key = "d2h_per_frame";
             return over_transfers(plan, STK_D2H, plan->d2h_per_frame,
                                   params->d2h_per_frame, err);
@@ -388,8 +379,7 @@ static enum pen_status save(struct journal *j, const struct pen_plan *plan,
         const size_t room = j->room ? 2 * j->room : 8;
         void *grown = realloc(j->nodes, room * sizeof(*j->nodes));
         if (!grown)
-            return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
-                                 "no memory for the plan");
+            return stk_plan_no_memory(err);
         j->nodes = grown;
         j->room = room;
     }

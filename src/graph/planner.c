@@ -16,7 +16,7 @@
 
 enum { PROBE_LIMIT = 64 };  // headers that a source looks at
 
-static enum pen_status no_memory(struct pen_error *err)
+enum pen_status stk_plan_no_memory(struct pen_error *err)
 {
     return pen_error_set(err, PEN_E_NOMEM, 0, "planner",
                          "no memory for the plan");
@@ -63,14 +63,14 @@ enum pen_status stk_planner_add_node(struct stk_planner *p, uint32_t *number,
         const bool ok = grow(&nodes, &p->node_room, sizeof(*plan->nodes));
         plan->nodes = nodes;
         if (!ok)
-            return no_memory(err);
+            return stk_plan_no_memory(err);
     }
     if (plan->node_count >= p->poison_room) {
         void *poison = p->poison;
         const bool ok = grow(&poison, &p->poison_room, sizeof(*p->poison));
         p->poison = poison;
         if (!ok)
-            return no_memory(err);
+            return stk_plan_no_memory(err);
     }
     *number = plan->node_count++;
     struct stk_plan_node *node = &plan->nodes[*number];
@@ -93,7 +93,7 @@ enum pen_status stk_planner_add_edge(struct stk_planner *p, uint32_t from,
         const bool ok = grow(&edges, &p->edge_room, sizeof(*plan->edges));
         plan->edges = edges;
         if (!ok)
-            return no_memory(err);
+            return stk_plan_no_memory(err);
     }
     plan->nodes[to].in_edge[to_pin] = (int32_t)plan->edge_count;
     plan->edges[plan->edge_count++] = (struct stk_plan_edge){
@@ -272,7 +272,7 @@ static enum pen_status probe(struct stk_planner *p, struct stk_plan_node *node,
     const enum pen_status st =
         node->cls->ops.probe(node->params, &probe, &error);
     if (st == PEN_E_NOMEM)
-        return no_memory(err);
+        return stk_plan_no_memory(err);
     if (st < 0) {
         stk_planner_error(p,
                           st == PEN_E_LIMIT ? "E512"
@@ -331,7 +331,7 @@ enum pen_status stk_planner_caps(struct stk_planner *p, uint32_t number,
     uint32_t refused;
     enum pen_status st = stk_plan_negotiate(node, in, out, &refused, &error);
     if (st == PEN_E_NOMEM)
-        return no_memory(err);
+        return stk_plan_no_memory(err);
     if (st == PEN_OK && node->inputs == 0 && plan->params.probe &&
         node->cls->ops.probe)
         for (uint32_t o = 0; o < node->outputs; o++)
@@ -462,7 +462,7 @@ static enum pen_status place_all(struct stk_planner *p, struct pen_error *err)
     uint32_t *in = calloc((size_t)g->edge_count + 1, sizeof(uint32_t));
     enum pen_status st = PEN_OK;
     if (!order_init(&order, g->node_count, g->edge_count) || !first_in || !in) {
-        st = no_memory(err);
+        st = stk_plan_no_memory(err);
     } else {
         sort_edges(p, &order);
         sort_nodes(p, &order);
@@ -538,7 +538,7 @@ static enum pen_status sort_plan_edges(struct pen_plan *plan,
     plan->marks = stk_arena_alloc(&plan->arena, (size_t)nodes + 1);
     if (!first || !sorted || !plan->marks) {
         free(sorted);
-        return no_memory(err);
+        return stk_plan_no_memory(err);
     }
     for (uint32_t e = 0; e < edges; e++)
         first[plan->edges[e].from + 2]++;
@@ -607,7 +607,7 @@ static enum pen_status list_paths(struct pen_plan *plan, struct pen_error *err)
         stk_arena_alloc(&plan->arena, (count + 1) * sizeof(*plan->path_flags));
     if (!list || !plan->paths || !plan->path_flags) {
         free(list);
-        return no_memory(err);
+        return stk_plan_no_memory(err);
     }
     find_paths(plan, list);
     qsort(list, count, sizeof(*list), by_path);
@@ -695,7 +695,7 @@ static enum pen_status make(struct stk_planner *p, struct pen_error *err)
     p->pending = calloc((size_t)g->edge_count + 1, sizeof(*p->pending));
     p->side = calloc((size_t)g->node_count + 1, sizeof(*p->side));
     if (!p->first || !p->out || !p->pending || !p->side)
-        return no_memory(err);
+        return stk_plan_no_memory(err);
     PEN_TRY(place_all(p, err));
     if (p->errors)
         return refuse(p, err);
@@ -716,7 +716,7 @@ static enum pen_status make(struct stk_planner *p, struct pen_error *err)
                       "the emulated device",
                       plan->profile.name);
     PEN_TRY(stk_plan_advise(p, err));
-    return stk_issues_failed(p->issues) ? no_memory(err) : PEN_OK;
+    return stk_issues_failed(p->issues) ? stk_plan_no_memory(err) : PEN_OK;
 }
 
 // The whole: plan->desc, registry, params, profile and budgets are given.
@@ -764,11 +764,13 @@ static void set_budgets(struct pen_plan *plan)
         params->budget[m] = plan->budget[m] = budget;
     }
     plan->host_budget = given ? 0 : host / 2;
-    if (!params->transfers_limited) {
-        params->h2d_per_frame = desc->h2d_per_frame;
-        params->d2h_per_frame = desc->d2h_per_frame;
-        params->transfers_limited =
-            desc->h2d_per_frame >= 0 || desc->d2h_per_frame >= 0;
+    if (!params->h2d_limited && desc->h2d_per_frame >= 0) {
+        params->h2d_limited = true;
+        params->h2d_per_frame = (uint32_t)desc->h2d_per_frame;
+    }
+    if (!params->d2h_limited && desc->d2h_per_frame >= 0) {
+        params->d2h_limited = true;
+        params->d2h_per_frame = (uint32_t)desc->d2h_per_frame;
     }
     plan->frames = params->frames;
 }
@@ -783,7 +785,7 @@ enum pen_status pen_plan_create(const struct pen_description *desc,
     *out = NULL;
     struct pen_plan *plan = calloc(1, sizeof(*plan));
     if (!plan)
-        return no_memory(err);
+        return stk_plan_no_memory(err);
     plan->desc = desc;
     plan->registry = registry;
     if (params)

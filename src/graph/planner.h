@@ -65,6 +65,9 @@ enum stk_transfer stk_node_transfer(const struct stk_plan_node *node);
 bool stk_node_cost(const struct pen_plan *plan,
                    const struct stk_plan_node *node, int64_t *cost);
 
+// What every part returns when there is no memory for the plan.
+enum pen_status stk_plan_no_memory(struct pen_error *err);
+
 // --- building a plan (planner.c) --------------------------------------------
 
 // What will arrive at an edge of the graph whose consumer is not yet placed.

@@ -191,13 +191,13 @@ static bool parse_size(const char *text, uint64_t *out)
     return false;
 }
 
-static bool parse_count(const char *text, int32_t *out)
+static bool parse_count(const char *text, uint32_t *out)
 {
     char *end;
     const long value = strtol(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || value > 1000000)
         return false;
-    *out = (int32_t)value;
+    *out = (uint32_t)value;
     return true;
 }
 
@@ -214,18 +214,15 @@ static bool parse_budget(const char *text, struct pen_plan_params *plan)
             return parse_size(equals + 1, &plan->budget[m]);
     }
 
-    int32_t *limit = NULL;
-    if (strncmp(text, "h2d_per_frame=", 14) == 0)
-        limit = &plan->h2d_per_frame;
-    else if (strncmp(text, "d2h_per_frame=", 14) == 0)
-        limit = &plan->d2h_per_frame;
-    else
-        return false;
-    if (!plan->transfers_limited) {
-        plan->transfers_limited = true;
-        plan->h2d_per_frame = plan->d2h_per_frame = -1;
+    if (strncmp(text, "h2d_per_frame=", 14) == 0) {
+        plan->h2d_limited = true;
+        return parse_count(equals + 1, &plan->h2d_per_frame);
     }
-    return parse_count(equals + 1, limit);
+    if (strncmp(text, "d2h_per_frame=", 14) == 0) {
+        plan->d2h_limited = true;
+        return parse_count(equals + 1, &plan->d2h_per_frame);
+    }
+    return false;
 }
 
 void cmd_budget(struct pen_plan_params *plan, const char *text,

@@ -249,16 +249,14 @@ PEN_TEST(budgets_of_transfers_are_enforced_by_direction)
         PIPE(MOD("s", "Source", RGB) "," MOD("g", "CudaWork", CUDA RGB) "," MOD(
                  "k", "Sink", RGB),
              TO("s", "g") "," TO("g", "k"));
-    struct pen_plan_params params = { .h2d_per_frame = 0,
-                                      .d2h_per_frame = -1,
-                                      .transfers_limited = true };
+    struct pen_plan_params params = { .h2d_limited = true };
     world_plan_with(&w, text, &params, NULL);
     assert_int_equal(w.status, PEN_E_LIMIT);
     assert_non_null(
         strstr(world_issue(&w, "E511")->message, "`_bridge_1_CudaMemCopy`"));
     world_finish(&w);
     params.h2d_per_frame = 1;
-    params.d2h_per_frame = 0;
+    params.d2h_limited = true;
     world_plan_with(&w, text, &params, NULL);
     assert_non_null(strstr(world_issue(&w, "E511")->message, "to the host"));
     world_finish(&w);
@@ -275,6 +273,20 @@ PEN_TEST(budgets_of_transfers_are_enforced_by_direction)
     assert_int_equal(w.status, PEN_E_LIMIT);
     assert_string_equal(world_issue(&w, "E511")->pointer,
                         "/settings/budget/h2d_per_frame");
+    world_finish(&w);
+    // A limit of one direction leaves the file's of the other.
+    const char *limited =
+        SET("'budget': { 'h2d_per_frame': 0, 'd2h_per_frame': 0 }",
+            MOD("s", "Source", RGB) "," MOD("k", "Sink", CUDA RGB),
+            TO("s", "k"));
+    params = (struct pen_plan_params){ .d2h_limited = true };
+    world_plan_with(&w, limited, &params, NULL);
+    assert_int_equal(w.status, PEN_E_LIMIT);
+    world_finish(&w);
+    params = (struct pen_plan_params){ .h2d_limited = true,
+                                       .h2d_per_frame = 1 };
+    world_plan_with(&w, limited, &params, NULL);
+    assert_int_equal(w.status, PEN_OK);
     world_finish(&w);
 }
 
