@@ -30,7 +30,7 @@ struct pen_device_info {
     int driver_version;    // 13000 for CUDA 13.0
     int sm_major, sm_minor;
     int multiprocessors;
-    uint64_t total_bytes;
+    uint64_t total_bytes;  // of its memory
     uint64_t free_bytes;   // at the time of the call
 };
 
@@ -54,7 +54,7 @@ pen_device_open(const struct pen_device_params *params,
 // Thread: setup.
 PEN_API void pen_device_close(struct pen_device **dev);
 
-// Thread: any.
+// Describe an open device. Errors: PEN_E_DRIVER, PEN_E_LOST. Thread: any.
 PEN_API PEN_NODISCARD enum pen_status
 pen_device_get_info(struct pen_device *dev, struct pen_device_info *out,
                     struct pen_error *err);

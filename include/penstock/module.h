@@ -186,7 +186,8 @@ struct pen_module_ops {
     // Say what the next outputs will be, before their buffers are reserved:
     // fill in out[pin]. Called with the inputs in io. Sources return PEN_EOS
     // at their end. PEN_AGAIN: these inputs give no output; they are dropped
-    // uncounted. Needed where negotiate() alone cannot know (readers,
+    // uncounted (a source has nothing yet and is asked again: one that waits
+    // for something does so itself, with PEN_CLASS_BLOCKS). Needed where negotiate() alone cannot know (readers,
     // decoders). Thread: data.
     enum pen_status (*prepare)(struct pen_module *m, const struct pen_io *io,
                                struct pen_caps *out, struct pen_error *err);
@@ -267,7 +268,8 @@ PEN_API const struct pen_log *pen_module_log(const struct pen_module *m);
 
 // Memory of the instance, in the ledger under its name; zeroed. For
 // workspaces that live across calls. free takes what alloc gave, or NULL.
-// Errors: PEN_E_NOMEM, PEN_E_DEVMEM, PEN_E_DRIVER.
+// Errors: PEN_E_NOMEM, PEN_E_DEVMEM, PEN_E_DRIVER, PEN_E_LOST; PEN_E_STATE
+//         device memory without PEN_CLASS_CUDA.
 // Thread: setup, data (counted as a steady-state allocation after the first
 // frame).
 PEN_API PEN_NODISCARD enum pen_status pen_module_alloc(struct pen_module *m,
@@ -287,6 +289,8 @@ PEN_API uint64_t pen_module_planned(const struct pen_module *m,
 
 // Queue a copy of host bytes into device memory of the instance, on the
 // pipeline's stream. The bytes are copied before the call returns.
+// Errors: PEN_E_STATE  a class without PEN_CLASS_CUDA
+//         PEN_E_NOMEM, PEN_E_DRIVER, PEN_E_LOST
 // Thread: setup, data.
 PEN_API PEN_NODISCARD enum pen_status
 pen_module_fill_device(struct pen_module *m, uint64_t address,
@@ -310,8 +314,10 @@ enum pen_place {
 // whose point is reached (the runtime sees to that before it calls); ON_STREAM
 // makes the stream wait for what is not yet ready. The view is valid until
 // the call returns; nothing is to be released.
-// Errors: PEN_E_STATE  the memory type has no such access, or the frame is
-//                      shared and PEN_WRITE was asked
+// Errors: PEN_E_STATE  the memory type has no such access, the frame is none of
+//                      this call, or it is shared and PEN_WRITE was asked
+//         PEN_E_ARG    no place, or no access
+//         PEN_E_LOST, PEN_E_DRIVER
 // Thread: data.
 PEN_API PEN_NODISCARD enum pen_status
 pen_acquire(const struct pen_io *io, struct pen_frame *frame,
@@ -320,7 +326,9 @@ pen_acquire(const struct pen_io *io, struct pen_frame *frame,
 
 // Queue a kernel on the pipeline's stream: entry `kernel` of `image`, which
 // the class must name. `args` is copied; `args_size` must be the entry's.
-// Errors: PEN_E_ARG, PEN_E_DRIVER, PEN_E_LOST.
+// Errors: PEN_E_ARG    not an entry of such an image, an empty grid, another
+//                      size of arguments, a class without PEN_CLASS_CUDA
+//         PEN_E_DRIVER, PEN_E_LOST
 // Thread: data.
 PEN_API PEN_NODISCARD enum pen_status
 pen_launch(const struct pen_io *io, const struct pen_kernel_image *image,
@@ -332,6 +340,7 @@ pen_launch(const struct pen_io *io, const struct pen_kernel_image *image,
 // views acquired ON_HOST are copied now, and counted as copied by the CPU.
 // Errors: PEN_E_ARG          formats or sizes differ
 //         PEN_E_UNSUPPORTED  host to host on the stream, pageable memory
+//         PEN_E_STATE        on the stream without PEN_CLASS_CUDA
 //         PEN_E_DRIVER, PEN_E_LOST
 // Thread: data.
 PEN_API PEN_NODISCARD enum pen_status pen_copy(const struct pen_io *io,
@@ -348,6 +357,8 @@ PEN_API void pen_forward(const struct pen_io *io, uint32_t in_pin,
 // stream, or by anyone in the whole context, is done; process() then returns
 // PEN_AGAIN. The worker is free meanwhile. *reached tells, in the later call,
 // that the point of the first is reached.
+// Errors: PEN_E_STATE  a class without PEN_CLASS_CUDA
+//         PEN_E_NOMEM, PEN_E_DRIVER, PEN_E_LOST
 // Thread: data.
 PEN_API PEN_NODISCARD enum pen_status
 pen_park_on_stream(const struct pen_io *io, bool *reached,

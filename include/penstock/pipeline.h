@@ -19,8 +19,11 @@ enum pen_state {
     PEN_STATE_STOPPED,
     PEN_STATE_ABANDONED,  // a module did not come back; memory stays valid
 };
+// "created", "running", ...; "?" for anything else. Static. Thread: any.
 PEN_API const char *pen_state_name(enum pen_state state);
 
+// Zeroed: the device that the file asks for, headers of inputs are read, no
+// limit of frames, no log.
 struct pen_pipeline_params {
     struct pen_device_params device;  // used only if the plan needs a device;
                                       // selector NULL: the file's setting,
@@ -35,10 +38,12 @@ struct pen_pipeline_params {
 };
 
 // Plan, open the device if one is needed, plan again with what is there, and
-// make ready. `desc` and `registry` are borrowed until destroy, `params`
-// until the call returns. *out is owned by the caller.
-// Errors: as pen_plan_create and pen_device_open, PEN_E_NOMEM.
-// Thread: setup.
+// make ready. `desc` and `registry` are borrowed until destroy, `params` (NULL:
+// all zero) until the call returns; `issues` may be NULL. On success *out is
+// owned by the caller, on failure it is NULL and nothing stays open.
+// Errors: as pen_plan_create and pen_device_open, PEN_E_NOMEM; PEN_E_CONFIG
+//         also where the file forbids the device that `params` asks for.
+// Thread: setup. Blocks while the driver starts.
 PEN_API PEN_NODISCARD enum pen_status
 pen_pipeline_create(const struct pen_description *desc,
                     const struct pen_registry *registry,
@@ -46,13 +51,18 @@ pen_pipeline_create(const struct pen_description *desc,
                     struct pen_pipeline **out, struct pen_issues *issues,
                     struct pen_error *err);
 
-// The plan in force. Borrowed; replaced when the first frames complete it.
+// The plan in force. Borrowed until destroy; sizes in it grow when frames turn
+// out larger, so it is for before the start and after the end.
 // Thread: setup.
 PEN_API const struct pen_plan *
 pen_pipeline_plan(const struct pen_pipeline *pipeline);
 
 // Open all modules, load all kernels, start. On failure everything that was
-// opened is closed again and the state is failed. Thread: setup.
+// opened is closed again and the state is failed.
+// Errors: PEN_E_STATE  not in the state created; nothing is changed
+//         those of the modules, PEN_E_NOMEM, PEN_E_DEVMEM, PEN_E_DRIVER,
+//         PEN_E_LOST
+// Thread: setup. Blocks on modules and the driver.
 PEN_API PEN_NODISCARD enum pen_status
 pen_pipeline_start(struct pen_pipeline *pipeline, struct pen_error *err);
 
@@ -63,21 +73,26 @@ PEN_API void pen_pipeline_drain(struct pen_pipeline *pipeline);
 // Wait until the pipeline has ended and tear it down: afterwards modules are
 // closed, memory and driver objects are released and the report is complete.
 // timeout_ns < 0 waits for ever.
-// Returns PEN_OK, PEN_E_TIMEOUT (still running; nothing was torn down), the
-// first error of a module, or PEN_E_LEAK.
-// Thread: setup.
+// Errors: PEN_E_TIMEOUT  still running; nothing was torn down
+//         PEN_E_LEAK     something was not released (leaks_fatal)
+//         PEN_E_STATE    not started, or abandoned
+//         the error that ended the run
+// Thread: setup. Blocks.
 PEN_API PEN_NODISCARD enum pen_status
 pen_pipeline_wait(struct pen_pipeline *pipeline, int64_t timeout_ns,
                   struct pen_error *err);
 
 // End now: queued frames are dropped, modules finish the call they are in,
-// then tear down. After `deadline_ns` PEN_E_TIMEOUT names who is stuck and
-// the pipeline is abandoned. PEN_OK otherwise, also if it had ended before.
-// Thread: setup.
+// then tear down. PEN_OK also if it had ended before; what ended it is told by
+// pen_pipeline_wait(). `deadline_ns` is from now; < 0 waits for ever.
+// Errors: PEN_E_TIMEOUT  names who is stuck; the pipeline is abandoned
+//         PEN_E_STATE    it is abandoned already
+// Thread: setup. Blocks.
 PEN_API PEN_NODISCARD enum pen_status
 pen_pipeline_stop(struct pen_pipeline *pipeline, int64_t deadline_ns,
                   struct pen_error *err);
 
+// Thread: any.
 PEN_API enum pen_state
 pen_pipeline_state(const struct pen_pipeline *pipeline);
 
@@ -111,12 +126,14 @@ struct pen_stats {
 PEN_API void pen_pipeline_stats(const struct pen_pipeline *pipeline,
                                 struct pen_stats *out);
 
-// The report as text and as JSON, to be freed with pen_free(). Thread: any.
+// The report as text and as JSON, to be freed with pen_free(); NULL when out of
+// memory. Thread: any.
 PEN_API char *pen_pipeline_report_text(const struct pen_pipeline *pipeline);
 PEN_API char *pen_pipeline_report_json(const struct pen_pipeline *pipeline);
 
 // Stop if it still runs (deadline 5 s) and release. An abandoned pipeline's
-// memory is kept for the module that may still come back. Thread: setup.
+// memory is kept for the module that may still come back. Sets *pipeline to
+// NULL; NULL in it is allowed. Thread: setup. Blocks.
 PEN_API void pen_pipeline_destroy(struct pen_pipeline **pipeline);
 
 PEN_END

@@ -8,14 +8,17 @@ PEN_BEGIN
 // The module classes that a pipeline file may name.
 struct pen_registry;
 
-// Create a registry with the built-in classes. *out is owned by the caller.
+// Create a registry with the built-in classes. On success *out is owned by the
+// caller, on failure NULL.
 // Errors: PEN_E_NOMEM. Thread: setup.
 PEN_API PEN_NODISCARD enum pen_status
 pen_registry_create(struct pen_registry **out, struct pen_error *err);
-// Plans made from the registry must be gone. NULL in *registry is allowed.
+// Plans and pipelines made from it must be gone. Sets *registry to NULL; NULL in
+// it is allowed. Thread: setup.
 PEN_API void pen_registry_destroy(struct pen_registry **registry);
 
-// Add a class; it is borrowed until the registry is gone.
+// Add a class; it is borrowed until the registry is gone. On failure the
+// registry is as before.
 // Errors: PEN_E_ARG  another ABI or size, a name (or alias) that is taken, or
 //                    a table that contradicts itself; the text says what
 //         PEN_E_NOMEM
@@ -50,7 +53,8 @@ PEN_API size_t pen_registry_modules_with_tags(
     const struct pen_registry *registry, const char *const *tags,
     const struct pen_module_class **out, size_t room);
 
-// "source", "transform", ... and back (NONE if unknown). Thread: any.
+// "source", "transform", ... ("" if unknown) and back (NONE). Static.
+// Thread: any.
 PEN_API const char *pen_category_name(enum pen_category category);
 PEN_API enum pen_category pen_category_from_name(const char *name);
 
@@ -66,6 +70,7 @@ PEN_API char *pen_registry_list_json(const struct pen_module_class *const *list,
 PEN_API char *pen_registry_schema_json(const struct pen_registry *registry);
 
 // Free a text that a function of the library returned; NULL is allowed.
+// Thread: any.
 PEN_API void pen_free(void *text);
 
 PEN_END
