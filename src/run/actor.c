@@ -594,20 +594,6 @@ static void fired(struct pen_module *m)
         m->next_index++;
 }
 
-// What is in flight on the device comes out wrong once it is lost.
-static enum pen_status device_fine(struct pen_module *m, struct pen_error *err)
-{
-    struct pen_pipeline *p = m->pipeline;
-    if (!p->device || !stk_device_lost(p->device))
-        return PEN_OK;
-    STK_SCOPE scope = { 0 };
-    const enum pen_status st = stk_scope_enter(&scope, p->device, err);
-    if (st < 0)
-        return st;
-    return pen_error_set(err, PEN_E_LOST, 0, "device",
-                         "the device is no longer usable");
-}
-
 // Whether the host may read the inputs. PEN_AGAIN: the task will be woken.
 static enum pen_status inputs_ready(struct pen_module *m, struct pen_error *err)
 {
@@ -621,7 +607,7 @@ static enum pen_status inputs_ready(struct pen_module *m, struct pen_error *err)
             return PEN_AGAIN;
         }
     }
-    return device_fine(m, err);
+    return stk_device_fine(m->pipeline, err);
 }
 
 // Few enough points outstanding for this call's; PEN_AGAIN as above.
@@ -667,7 +653,7 @@ static enum pen_status step_reserved(struct pen_module *m,
     if (parking == STK_PARK_NONE)
         PEN_TRY(stream_ready(m, err));
     else
-        PEN_TRY(device_fine(m, err));
+        PEN_TRY(stk_device_fine(m->pipeline, err));
 
     m->io.prepared = true;
     enum pen_status st = call_process(m, err);

@@ -218,6 +218,17 @@ static enum pen_status record_now(struct pen_pipeline *p, struct stk_staging *s,
     return st;
 }
 
+enum pen_status stk_device_fine(struct pen_pipeline *p, struct pen_error *err)
+{
+    if (!p->device || !stk_device_lost(p->device))
+        return PEN_OK;
+    // The refusal tells what the device was lost by.
+    STK_SCOPE scope = { 0 };
+    PEN_TRY(stk_scope_enter(&scope, p->device, err));
+    return pen_error_set(err, PEN_E_LOST, 0, "device",
+                         "the device is no longer usable");
+}
+
 enum pen_status pen_module_fill_device(struct pen_module *m, uint64_t address,
                                        const void *bytes, size_t count,
                                        struct pen_error *err)
@@ -232,9 +243,7 @@ enum pen_status pen_module_fill_device(struct pen_module *m, uint64_t address,
     struct stk_staging *s = NULL;
     PEN_TRY(take_staging(m, count, &s, err));
     // Every point of a lost device counts as reached, but copies may go on.
-    if (stk_device_lost(p->device))
-        return pen_error_set(err, PEN_E_LOST, 0, m->id,
-                             "the device is no longer usable");
+    PEN_TRY(stk_device_fine(p, err));
     memcpy(s->memory, bytes, count);
     // From here on the copy may be under way whatever is returned.
     s->in_call = true;

@@ -247,6 +247,10 @@ void stk_actor_close(struct pen_module *m);
 
 // --- io.c -------------------------------------------------------------------
 
+// PEN_E_LOST with the cause once the device is lost: what is in flight on it
+// comes out wrong then.
+PEN_NODISCARD enum pen_status stk_device_fine(struct pen_pipeline *p,
+                                              struct pen_error *err);
 // Memory that a module did not give back: entered in the leaks and freed.
 void stk_module_reclaim(struct pen_module *m);
 
