@@ -38,8 +38,8 @@ ENVIRONMENT = {
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
-# Times that a test's own limit is exceeded on a busy machine; the full counts
-# take a hundred times as long.
+# How many times its own limit a test may take: machines are busy, and the full
+# counts take a hundred times as long.
 PATIENCE = 40 if os.environ.get("PENSTOCK_TEST_LONG") == "1" else 4
 
 
