@@ -339,7 +339,6 @@ void penemu_reset(void)
         if (emu.device[i].ctx)
             emu_context_destroy(&emu.device[i]);
         emu.device[i].used = 0;
-        emu.device[i].peak = 0;
     }
     while (emu_stack_pop())
         ;

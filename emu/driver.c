@@ -104,6 +104,20 @@ static CUresult misuse(enum emu_fn fn, CUresult result, const char *text)
 }
 #define MISUSE(name, result, text) misuse(EMU_FN_##name, result, text)
 
+// The object that a call destroys. What a refused call was to destroy is no
+// leak: its owner has given it up.
+static CUresult find_to_destroy(enum emu_fn fn, const struct call *call,
+                                enum emu_kind kind, const void *handle,
+                                const char *none, struct emu_slot **out)
+{
+    *out = emu_handle_slot(kind, handle);
+    if (call->result && *out)
+        (*out)->given_back = true;
+    if (call->result || *out)
+        return call->result;
+    return misuse(fn, CUDA_ERROR_INVALID_HANDLE, none);
+}
+
 // --- start and errors -------------------------------------------------------
 
 CUresult emu_cuInit(unsigned int flags)
@@ -620,15 +634,12 @@ CUresult emu_cuStreamCreate(CUstream *stream, unsigned int flags)
 CUresult emu_cuStreamDestroy(CUstream stream)
 {
     CALL call = ENTER(cuStreamDestroy, CONTEXT);
-    struct emu_slot *slot = emu_handle_slot(EMU_STREAM, stream);
-    if (call.result) {
-        if (slot)
-            slot->given_back = true;
-        return call.result;
-    }
-    if (!slot)
-        return MISUSE(cuStreamDestroy, CUDA_ERROR_INVALID_HANDLE,
-                      "no such stream, or destroyed already");
+    struct emu_slot *slot;
+    const CUresult result =
+        find_to_destroy(EMU_FN_cuStreamDestroy, &call, EMU_STREAM, stream,
+                        "no such stream, or destroyed already", &slot);
+    if (result)
+        return result;
     struct emu_stream *gone = slot->object;
     emu_handle_destroy(gone->handle);
     emu_stream_close(gone);
@@ -746,15 +757,12 @@ CUresult emu_cuEventCreate(CUevent *event, unsigned int flags)
 CUresult emu_cuEventDestroy(CUevent event)
 {
     CALL call = ENTER(cuEventDestroy, CONTEXT);
-    struct emu_slot *slot = emu_handle_slot(EMU_EVENT, event);
-    if (call.result) {
-        if (slot)
-            slot->given_back = true;
-        return call.result;
-    }
-    if (!slot)
-        return MISUSE(cuEventDestroy, CUDA_ERROR_INVALID_HANDLE,
-                      "no such event, or destroyed already");
+    struct emu_slot *slot;
+    const CUresult result =
+        find_to_destroy(EMU_FN_cuEventDestroy, &call, EMU_EVENT, event,
+                        "no such event, or destroyed already", &slot);
+    if (result)
+        return result;
     struct emu_event *gone = slot->object;
     emu_handle_destroy((uint64_t)(uintptr_t)event);
     emu_mark_unref(gone->mark);

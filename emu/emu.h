@@ -152,7 +152,7 @@ struct emu_device {
     uint64_t base, reserve;
     ptrdiff_t offset;
     struct emu_ranges blocks;
-    uint64_t used, peak;
+    uint64_t used;  // bytes
     struct emu_context *ctx;  // NULL: not retained
     unsigned retains;
 };
@@ -260,8 +260,8 @@ void emu_mark_unref(struct emu_mark *mark);
 // Demand a mark and wait until it is reached; lets go of the lock.
 void emu_mark_wait(struct emu_mark *mark);
 bool emu_stream_idle(const struct emu_stream *stream);
-// Demand and wait for everything queued in a context so far. True if there was
-// something to wait for.
+// Demand and wait for everything queued in a context so far; *waited tells
+// whether there was something to wait for. Lets go of the lock.
 CUresult emu_context_wait(struct emu_context *ctx, bool *waited);
 // Have the threads look again, after a change of mode or state.
 void emu_context_wake(struct emu_context *ctx);

@@ -172,8 +172,6 @@ CUresult emu_device_alloc(struct emu_context *ctx, size_t bytes,
     ASAN_POISON_MEMORY_REGION(memory + bytes, size + EMU_ALIGN - bytes);
 
     dev->used += size;
-    if (dev->used > dev->peak)
-        dev->peak = dev->used;
     emu.stats.allocations++;
     emu.stats.device_bytes += bytes;
     if (emu.stats.device_bytes > emu.stats.device_peak)
@@ -203,6 +201,20 @@ void emu_device_free(struct emu_device *dev, struct emu_range *block)
     range_remove(&dev->blocks, block);
 }
 
+// Whether `bytes` from an address in the block lie in it.
+static bool inside(const struct emu_range *block, uint64_t address,
+                   size_t bytes, const char *what, const char *kind)
+{
+    if (bytes <= block->bytes - (address - block->address))
+        return true;
+    emu_report("%s: %zu bytes at 0x%llx leave their %sallocation of %llu bytes "
+               "at 0x%llx",
+               what, bytes, (unsigned long long)address, kind,
+               (unsigned long long)block->bytes,
+               (unsigned long long)block->address);
+    return false;
+}
+
 CUresult emu_find_device(uint64_t address, size_t bytes, const char *what,
                          char **out)
 {
@@ -211,14 +223,8 @@ CUresult emu_find_device(uint64_t address, size_t bytes, const char *what,
         const struct emu_range *block = emu_range_find(&dev->blocks, address);
         if (!block)
             continue;
-        if (bytes > block->bytes - (address - block->address)) {
-            emu_report("%s: %zu bytes at 0x%llx leave their allocation of "
-                       "%llu bytes at 0x%llx",
-                       what, bytes, (unsigned long long)address,
-                       (unsigned long long)block->bytes,
-                       (unsigned long long)block->address);
+        if (!inside(block, address, bytes, what, ""))
             return CUDA_ERROR_INVALID_VALUE;
-        }
         *out = bytes_of(dev, address);
         return CUDA_SUCCESS;
     }
@@ -276,15 +282,21 @@ CUresult emu_find_host(const void *memory, size_t bytes, const char *what,
     }
     const struct emu_range *block = emu_range_find(&emu.pinned, address);
     *pinned = block != NULL;
-    if (block && bytes > block->bytes - (address - block->address)) {
-        emu_report("%s: %zu bytes at 0x%llx leave their pinned allocation of "
-                   "%llu bytes at 0x%llx",
-                   what, bytes, (unsigned long long)address,
-                   (unsigned long long)block->bytes,
-                   (unsigned long long)block->address);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return CUDA_SUCCESS;
+    return !block || inside(block, address, bytes, what, "pinned ")
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+static void count_leak(const struct emu_range *block, const char *kind,
+                       uint64_t *blocks, uint64_t *bytes)
+{
+    if (block->given_back)
+        return;
+    ++*blocks;
+    *bytes += block->bytes;
+    emu_report("leak: %llu bytes of %s memory at 0x%llx",
+               (unsigned long long)block->bytes, kind,
+               (unsigned long long)block->address);
 }
 
 void emu_memory_release(struct emu_context *ctx)
@@ -294,26 +306,16 @@ void emu_memory_release(struct emu_context *ctx)
         struct emu_range *block = &dev->blocks.at[i];
         if (block->ctx != ctx)
             continue;
-        if (!block->given_back) {
-            emu.leaks.device_blocks++;
-            emu.leaks.device_bytes += block->bytes;
-            emu_report("leak: %llu bytes of device memory at 0x%llx",
-                       (unsigned long long)block->bytes,
-                       (unsigned long long)block->address);
-        }
+        count_leak(block, "device", &emu.leaks.device_blocks,
+                   &emu.leaks.device_bytes);
         emu_device_free(dev, block);
     }
     for (size_t i = emu.pinned.count; i-- > 0;) {
         struct emu_range *block = &emu.pinned.at[i];
         if (block->ctx != ctx)
             continue;
-        if (!block->given_back) {
-            emu.leaks.host_blocks++;
-            emu.leaks.host_bytes += block->bytes;
-            emu_report("leak: %llu bytes of pinned memory at 0x%llx",
-                       (unsigned long long)block->bytes,
-                       (unsigned long long)block->address);
-        }
+        count_leak(block, "pinned", &emu.leaks.host_blocks,
+                   &emu.leaks.host_bytes);
         emu_pinned_free(block);
     }
 }
