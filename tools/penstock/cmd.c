@@ -114,6 +114,15 @@ void cmd_sets_add(struct cmd_sets *sets, const char *text,
     sets->list[sets->count++] = text;
 }
 
+struct pen_registry *cmd_registry(void)
+{
+    struct pen_error err = { 0 };
+    struct pen_registry *registry = NULL;
+    if (pen_registry_create(&registry, &err) != PEN_OK)
+        cmd_print_error(&err);
+    return registry;
+}
+
 int cmd_job_open(struct cmd_job *job, const char *file,
                  const struct cmd_sets *sets, bool json)
 {

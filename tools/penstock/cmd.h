@@ -68,6 +68,10 @@ void cmd_print_error(const struct pen_error *err);
 
 // --- shared steps -----------------------------------------------------------
 
+// The modules that there are, owned by the caller; NULL after a failure, which
+// has been printed (EXIT_RUN).
+struct pen_registry *cmd_registry(void);
+
 struct cmd_job {
     struct pen_registry *registry;
     struct pen_issues *issues;

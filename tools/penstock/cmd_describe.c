@@ -55,12 +55,9 @@ static int run(int argc, char **argv)
     };
     cmd_parse(&argp, argc, argv, &o);
 
-    struct pen_error err = { 0 };
-    struct pen_registry *registry = NULL;
-    if (pen_registry_create(&registry, &err) != PEN_OK) {
-        cmd_print_error(&err);
+    struct pen_registry *registry = cmd_registry();
+    if (!registry)
         return EXIT_RUN;
-    }
     int code = EXIT_INVALID;
     const struct pen_module_class *cls =
         pen_registry_find(registry, o.type, NULL);

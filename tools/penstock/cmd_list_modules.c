@@ -57,12 +57,9 @@ static int run(int argc, char **argv)
     };
     cmd_parse(&argp, argc, argv, &o);
 
-    struct pen_error err = { 0 };
-    struct pen_registry *registry = NULL;
-    if (pen_registry_create(&registry, &err) != PEN_OK) {
-        cmd_print_error(&err);
+    struct pen_registry *registry = cmd_registry();
+    if (!registry)
         return EXIT_RUN;
-    }
     static const struct pen_module_class *found[MAX_MODULES];
     size_t count =
         pen_registry_modules(registry, o.category, o.tags, found, MAX_MODULES);

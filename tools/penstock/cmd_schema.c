@@ -23,12 +23,9 @@ static int run(int argc, char **argv)
     };
     cmd_parse(&argp, argc, argv, NULL);
 
-    struct pen_error err = { 0 };
-    struct pen_registry *registry = NULL;
-    if (pen_registry_create(&registry, &err) != PEN_OK) {
-        cmd_print_error(&err);
+    struct pen_registry *registry = cmd_registry();
+    if (!registry)
         return EXIT_RUN;
-    }
     const int code = cmd_print(pen_registry_schema_json(registry));
     pen_registry_destroy(&registry);
     return code;
