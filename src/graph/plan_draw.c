@@ -297,17 +297,24 @@ static double average(const struct drawing *d, const uint32_t *first,
     return sum / (end - begin);
 }
 
+// Spots want to be where their neighbours above (or below) are.
+static void wish(struct drawing *d, uint32_t begin, uint32_t end,
+                 bool from_above)
+{
+    for (uint32_t i = begin; i < end; i++) {
+        struct spot *s = &d->spots[d->order[i]];
+        s->want = from_above ? average(d, d->up_first, d->up, d->order[i])
+                             : average(d, d->down_first, d->down, d->order[i]);
+    }
+}
+
 // Insertion sort by `want`: layers are nearly in order after the first sweep,
 // and it leaves equals as they are.
 static void reorder(struct drawing *d, uint32_t layer, bool from_above)
 {
     const uint32_t begin = d->layer_first[layer];
     const uint32_t end = d->layer_first[layer + 1];
-    for (uint32_t i = begin; i < end; i++) {
-        struct spot *s = &d->spots[d->order[i]];
-        s->want = from_above ? average(d, d->up_first, d->up, d->order[i])
-                             : average(d, d->down_first, d->down, d->order[i]);
-    }
+    wish(d, begin, end, from_above);
     for (uint32_t i = begin + 1; i < end; i++)
         for (uint32_t k = i;
              k > begin &&
@@ -326,11 +333,7 @@ static void relax(struct drawing *d, uint32_t layer, bool from_above)
 {
     const uint32_t begin = d->layer_first[layer];
     const uint32_t end = d->layer_first[layer + 1];
-    for (uint32_t i = begin; i < end; i++) {
-        struct spot *s = &d->spots[d->order[i]];
-        s->want = from_above ? average(d, d->up_first, d->up, d->order[i])
-                             : average(d, d->down_first, d->down, d->order[i]);
-    }
+    wish(d, begin, end, from_above);
     double edge = -1e18;
     for (uint32_t i = begin; i < end; i++) {
         struct spot *s = &d->spots[d->order[i]];
