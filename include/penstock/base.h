@@ -15,9 +15,9 @@
 #define PEN_END
 #endif
 
-#define PEN_API           __attribute__((visibility("default")))
-#define PEN_NODISCARD     __attribute__((warn_unused_result))
-#define PEN_PRINTF(f, a)  __attribute__((format(printf, f, a)))
+#define PEN_API          __attribute__((visibility("default")))
+#define PEN_NODISCARD    __attribute__((warn_unused_result))
+#define PEN_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 #ifdef __cplusplus
 #define PEN_STATIC_ASSERT(cond, text) static_assert(cond, text)
@@ -26,9 +26,9 @@
 #endif
 
 // "file:line" of the place where it stands; for leak reports.
-#define PEN_HERE            __FILE__ ":" PEN_STRINGIFY(__LINE__)
-#define PEN_STRINGIFY(x)    PEN_STRINGIFY_(x)
-#define PEN_STRINGIFY_(x)   #x
+#define PEN_HERE          __FILE__ ":" PEN_STRINGIFY(__LINE__)
+#define PEN_STRINGIFY(x)  PEN_STRINGIFY_(x)
+#define PEN_STRINGIFY_(x) #x
 
 #define PEN_VERSION_MAJOR 0
 #define PEN_VERSION_MINOR 1

@@ -16,18 +16,18 @@ struct pen_device_params {
     // driver; "emulated" the emulated device. NULL means "cuda". The library
     // never falls back from one to another.
     const char *selector;
-    const char *driver;    // libcuda; NULL: "libcuda.so.1"
-    const char *emulator;  // library of the emulated device; NULL: the
-                           // libpenstock-emu.so beside libpenstock
+    const char *driver;         // libcuda; NULL: "libcuda.so.1"
+    const char *emulator;       // library of the emulated device; NULL: the
+                                // libpenstock-emu.so beside libpenstock
     const struct pen_log *log;  // borrowed until close; may be NULL
 };
 
 struct pen_device_info {
     char name[128];
-    char uuid[48];         // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+    char uuid[48];  // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
     int index;
     bool emulated;
-    int driver_version;    // 13000 for CUDA 13.0
+    int driver_version;  // 13000 for CUDA 13.0
     int sm_major, sm_minor;
     int multiprocessors;
     uint64_t total_bytes;  // of its memory
@@ -47,8 +47,8 @@ struct pen_device_info {
 //         PEN_E_DRIVER, PEN_E_DEVMEM, PEN_E_NOMEM
 // Thread: setup. Blocks while the driver starts.
 PEN_API PEN_NODISCARD enum pen_status
-pen_device_open(const struct pen_device_params *params,
-                struct pen_device **out, struct pen_error *err);
+pen_device_open(const struct pen_device_params *params, struct pen_device **out,
+                struct pen_error *err);
 
 // Release the context and set *dev to NULL. NULL in *dev is allowed.
 // Thread: setup.

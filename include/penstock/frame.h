@@ -44,7 +44,8 @@ PEN_API void pen_frame_unref(struct pen_frame *frame);
 
 // Borrowed until the frame is gone. Thread: any.
 PEN_API const struct pen_caps *pen_frame_caps(const struct pen_frame *frame);
-PEN_API const struct pen_layout *pen_frame_layout(const struct pen_frame *frame);
+PEN_API const struct pen_layout *
+pen_frame_layout(const struct pen_frame *frame);
 PEN_API enum pen_mem_type pen_frame_mem(const struct pen_frame *frame);
 
 // Number of the frame, counted by its source from 0. Thread: any.

@@ -187,8 +187,8 @@ struct pen_module_ops {
     // fill in out[pin]. Called with the inputs in io. Sources return PEN_EOS
     // at their end. PEN_AGAIN: these inputs give no output; they are dropped
     // uncounted (a source has nothing yet and is asked again: one that waits
-    // for something does so itself, with PEN_CLASS_BLOCKS). Needed where negotiate() alone cannot know (readers,
-    // decoders). Thread: data.
+    // for something does so itself, with PEN_CLASS_BLOCKS). Needed where
+    // negotiate() alone cannot know (readers, decoders). Thread: data.
     enum pen_status (*prepare)(struct pen_module *m, const struct pen_io *io,
                                struct pen_caps *out, struct pen_error *err);
 

@@ -14,7 +14,7 @@ enum pen_state {
     PEN_STATE_CREATED = 0,
     PEN_STATE_RUNNING,
     PEN_STATE_DRAINING,
-    PEN_STATE_DONE,       // every branch saw its end of stream
+    PEN_STATE_DONE,  // every branch saw its end of stream
     PEN_STATE_FAILED,
     PEN_STATE_STOPPED,
     PEN_STATE_ABANDONED,  // a module did not come back; memory stays valid
@@ -29,12 +29,12 @@ struct pen_pipeline_params {
                                       // selector NULL: the file's setting,
                                       // where "auto" means "cuda"
     struct pen_plan_params plan;      // profile is completed from the device
-    uint64_t frames;       // each source ends after so many; 0: no limit
-    uint32_t workers;      // threads of the pool; 0: number of cores
-    bool no_probe;         // do not look at headers before the start
-    bool leaks_fatal;      // a leak makes the run fail (wait: PEN_E_LEAK)
-    bool leak_sites;       // keep owner and site of every allocation
-    const struct pen_log *log;        // borrowed until destroy; may be NULL
+    uint64_t frames;            // each source ends after so many; 0: no limit
+    uint32_t workers;           // threads of the pool; 0: number of cores
+    bool no_probe;              // do not look at headers before the start
+    bool leaks_fatal;           // a leak makes the run fail (wait: PEN_E_LEAK)
+    bool leak_sites;            // keep owner and site of every allocation
+    const struct pen_log *log;  // borrowed until destroy; may be NULL
 };
 
 // Plan, open the device if one is needed, plan again with what is there, and
@@ -44,12 +44,10 @@ struct pen_pipeline_params {
 // Errors: as pen_plan_create and pen_device_open, PEN_E_NOMEM; PEN_E_CONFIG
 //         also where the file forbids the device that `params` asks for.
 // Thread: setup. Blocks while the driver starts.
-PEN_API PEN_NODISCARD enum pen_status
-pen_pipeline_create(const struct pen_description *desc,
-                    const struct pen_registry *registry,
-                    const struct pen_pipeline_params *params,
-                    struct pen_pipeline **out, struct pen_issues *issues,
-                    struct pen_error *err);
+PEN_API PEN_NODISCARD enum pen_status pen_pipeline_create(
+    const struct pen_description *desc, const struct pen_registry *registry,
+    const struct pen_pipeline_params *params, struct pen_pipeline **out,
+    struct pen_issues *issues, struct pen_error *err);
 
 // The plan in force. Borrowed until destroy; sizes in it grow when frames turn
 // out larger, so it is for before the start and after the end.
@@ -93,14 +91,13 @@ pen_pipeline_stop(struct pen_pipeline *pipeline, int64_t deadline_ns,
                   struct pen_error *err);
 
 // Thread: any.
-PEN_API enum pen_state
-pen_pipeline_state(const struct pen_pipeline *pipeline);
+PEN_API enum pen_state pen_pipeline_state(const struct pen_pipeline *pipeline);
 
 // A snapshot for progress displays. Thread: any.
 struct pen_progress {
-    uint64_t frames;          // that reached a sink, all sinks together
-    uint64_t expected;        // 0 if unknown
-    double seconds;           // since start
+    uint64_t frames;    // that reached a sink, all sinks together
+    uint64_t expected;  // 0 if unknown
+    double seconds;     // since start
 };
 PEN_API void pen_pipeline_progress(const struct pen_pipeline *pipeline,
                                    struct pen_progress *out);
@@ -110,13 +107,13 @@ struct pen_memory_stats {
     uint64_t planned_peak, peak, live;  // bytes
 };
 struct pen_transfer_stats {
-    uint64_t count, bytes;              // frames and their bytes
+    uint64_t count, bytes;  // frames and their bytes
 };
 struct pen_stats {
     uint64_t frames;
     double seconds;
     struct pen_transfer_stats h2d, d2h, d2d;
-    uint64_t host_copy_bytes;           // moved by the CPU between frames
+    uint64_t host_copy_bytes;  // moved by the CPU between frames
     struct pen_memory_stats memory[PEN_MEM_COUNT];
     uint32_t contexts_retained, contexts_released, streams;
     uint64_t launches;

@@ -32,9 +32,9 @@ PEN_API const struct pen_profile *pen_profile_builtin(const char *name);
 // the memory sizes may be left out.
 // Errors: PEN_E_IO, PEN_E_CONFIG (what is wrong with which key), PEN_E_LIMIT,
 // PEN_E_NOMEM. Thread: any.
-PEN_API PEN_NODISCARD enum pen_status
-pen_profile_load(const char *path, struct pen_profile *out,
-                 struct pen_error *err);
+PEN_API PEN_NODISCARD enum pen_status pen_profile_load(const char *path,
+                                                       struct pen_profile *out,
+                                                       struct pen_error *err);
 
 // Zeroed: the built-in profile, the file's limits, nothing read.
 struct pen_plan_params {
@@ -45,8 +45,8 @@ struct pen_plan_params {
     // here has the file's limit, if any.
     bool h2d_limited, d2h_limited;
     uint32_t h2d_per_frame, d2h_per_frame;
-    bool probe;                   // look at the headers of input files
-    uint64_t frames;              // of each source, expected; 0: unknown
+    bool probe;       // look at the headers of input files
+    uint64_t frames;  // of each source, expected; 0: unknown
 };
 
 // Plan a description. Issues (of the validator too) are appended to `issues`.

@@ -13,8 +13,8 @@ struct pen_registry;
 // Errors: PEN_E_NOMEM. Thread: setup.
 PEN_API PEN_NODISCARD enum pen_status
 pen_registry_create(struct pen_registry **out, struct pen_error *err);
-// Plans and pipelines made from it must be gone. Sets *registry to NULL; NULL in
-// it is allowed. Thread: setup.
+// Plans and pipelines made from it must be gone. Sets *registry to NULL; NULL
+// in it is allowed. Thread: setup.
 PEN_API void pen_registry_destroy(struct pen_registry **registry);
 
 // Add a class; it is borrowed until the registry is gone. On failure the

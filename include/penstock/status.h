@@ -53,16 +53,16 @@ PEN_API const char *pen_status_text(enum pen_status status);
 // function ends in `return pen_error_set(...)`. Text is cut to fit, never
 // overrun. Thread: any.
 PEN_API PEN_PRINTF(5, 6) enum pen_status
-pen_error_set(struct pen_error *err, enum pen_status status, int native,
-              const char *where, const char *format, ...);
+    pen_error_set(struct pen_error *err, enum pen_status status, int native,
+                  const char *where, const char *format, ...);
 
 // Return from the calling function when `expr` is not PEN_OK. The only macro
 // of the library that changes the flow of control.
-#define PEN_TRY(expr)                             \
-    do {                                          \
-        const enum pen_status pen_try_st = (expr); \
-        if (pen_try_st != PEN_OK)                 \
-            return pen_try_st;                    \
+#define PEN_TRY(expr)                                                          \
+    do {                                                                       \
+        const enum pen_status pen_try_st = (expr);                             \
+        if (pen_try_st != PEN_OK)                                              \
+            return pen_try_st;                                                 \
     } while (0)
 
 PEN_END

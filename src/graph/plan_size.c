@@ -339,7 +339,8 @@ enum pen_status stk_plan_budgets(const struct pen_plan *plan, unsigned *next,
     const struct pen_plan_params *params = &plan->params;
     if (*next == PEN_MEM_COUNT + 1) {
         ++*next;
-        if (params->h2d_limited && plan->h2d_per_frame > params->h2d_per_frame) {
+        if (params->h2d_limited &&
+            plan->h2d_per_frame > params->h2d_per_frame) {
             *key = "h2d_per_frame";
             return over_transfers(plan, STK_H2D, plan->h2d_per_frame,
                                   params->h2d_per_frame, err);
@@ -347,7 +348,8 @@ enum pen_status stk_plan_budgets(const struct pen_plan *plan, unsigned *next,
     }
     if (*next == PEN_MEM_COUNT + 2) {
         ++*next;
-        if (params->d2h_limited && plan->d2h_per_frame > params->d2h_per_frame) {
+        if (params->d2h_limited &&
+            plan->d2h_per_frame > params->d2h_per_frame) {
             *key = "d2h_per_frame";
             return over_transfers(plan, STK_D2H, plan->d2h_per_frame,
                                   params->d2h_per_frame, err);

@@ -18,7 +18,10 @@
 
 #define PEN_TEST(name)                                                         \
     static void name(__attribute__((unused)) void **test_state)
-#define PEN_CASE(name) { #name, name, NULL, NULL, NULL }
+#define PEN_CASE(name)                                                         \
+    {                                                                          \
+#name, name, NULL, NULL, NULL                                          \
+    }
 
 // Print a reason and skip the running test.
 #define PEN_SKIP(...)                                                          \

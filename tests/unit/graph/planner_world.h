@@ -28,8 +28,8 @@ struct world_params {
     const char *range;          // of a source: "full", "limited"
     const char *path, *target;  // a path that is read, one that is written
     int32_t width, height, bytes;
-    int32_t limit;              // wider pictures are refused; 0: none
-    const char *refuse;         // formats that negotiate refuses
+    int32_t limit;       // wider pictures are refused; 0: none
+    const char *refuse;  // formats that negotiate refuses
 };
 struct world_copy {
     int32_t kind;
@@ -173,8 +173,8 @@ static inline enum pen_status world_work(const void *params,
     if (p->limit && in[0].width > p->limit)
         return pen_error_set(err, PEN_E_LIMIT, 0, "", "%d is wider than %d",
                              in[0].width, p->limit);
-    if (in[0].format && (world_mask(p->refuse, false) &
-                         PEN_FMT_BIT(in[0].format)))
+    if (in[0].format &&
+        (world_mask(p->refuse, false) & PEN_FMT_BIT(in[0].format)))
         return pen_error_set(err, PEN_E_CONFIG, 0, "", "no %s today",
                              pen_format_info(in[0].format)->name);
     return PEN_OK;
@@ -211,9 +211,8 @@ static inline enum pen_status world_encode(const void *params,
     return PEN_OK;
 }
 
-static inline enum pen_status world_look(const void *params,
-                                         struct pen_probe *probe,
-                                         struct pen_error *err)
+static inline enum pen_status
+world_look(const void *params, struct pen_probe *probe, struct pen_error *err)
 {
     (void)params;
     world_probed++;
@@ -431,8 +430,8 @@ static inline void world_plan_with(struct world *w, const char *text,
     if (!profile.cuda_memory)
         profile.cuda_memory = (uint64_t)8 << 30;
     all.profile = &profile;
-    w->status = pen_plan_create(w->desc, w->registry, &all, &w->plan,
-                                w->issues, &w->err);
+    w->status = pen_plan_create(w->desc, w->registry, &all, &w->plan, w->issues,
+                                &w->err);
     assert_true((w->status == PEN_OK) == (w->plan != NULL));
 }
 

@@ -275,16 +275,15 @@ PEN_TEST(budgets_of_transfers_are_enforced_by_direction)
                         "/settings/budget/h2d_per_frame");
     world_finish(&w);
     // A limit of one direction leaves the file's of the other.
-    const char *limited =
-        SET("'budget': { 'h2d_per_frame': 0, 'd2h_per_frame': 0 }",
-            MOD("s", "Source", RGB) "," MOD("k", "Sink", CUDA RGB),
-            TO("s", "k"));
+    const char *limited = SET(
+        "'budget': { 'h2d_per_frame': 0, 'd2h_per_frame': 0 }",
+        MOD("s", "Source", RGB) "," MOD("k", "Sink", CUDA RGB), TO("s", "k"));
     params = (struct pen_plan_params){ .d2h_limited = true };
     world_plan_with(&w, limited, &params, NULL);
     assert_int_equal(w.status, PEN_E_LIMIT);
     world_finish(&w);
-    params = (struct pen_plan_params){ .h2d_limited = true,
-                                       .h2d_per_frame = 1 };
+    params =
+        (struct pen_plan_params){ .h2d_limited = true, .h2d_per_frame = 1 };
     world_plan_with(&w, limited, &params, NULL);
     assert_int_equal(w.status, PEN_OK);
     world_finish(&w);
