@@ -152,7 +152,7 @@ struct emu_device {
     uint64_t base, reserve;
     ptrdiff_t offset;
     struct emu_ranges blocks;
-    uint64_t used;  // bytes
+    uint64_t used;            // bytes
     struct emu_context *ctx;  // NULL: not retained
     unsigned retains;
 };
