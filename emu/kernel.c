@@ -1,7 +1,6 @@
 // Kernel images, and the execution of their host builds.
 
 #include <setjmp.h>
-#include <string.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>

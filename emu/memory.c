@@ -1,7 +1,6 @@
 // Device memory: addresses without access, bytes at a constant distance; and
 // the register of pinned host memory.
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

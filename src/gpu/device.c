@@ -2,7 +2,6 @@
 
 #include "driver.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>

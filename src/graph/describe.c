@@ -1,7 +1,6 @@
 // What the tables say, as text for people, as JSON for programs and as JSON
 // Schema for editors.
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

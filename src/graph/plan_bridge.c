@@ -2,7 +2,6 @@
 
 #include "plan_place.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 // Let a pool be page-locked; for forwarded frames, the pools they come from.

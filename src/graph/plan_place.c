@@ -3,7 +3,6 @@
 #include "plan_place.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 // --- targets ----------------------------------------------------------------
 

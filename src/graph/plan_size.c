@@ -10,7 +10,6 @@
 
 #include "planner.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "plan_place.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static const struct pen_module_class *
 find_converter(const struct pen_registry *registry, const char *backend)

@@ -1,6 +1,5 @@
 // Property tables at work: one row gives parsing, range and complaint.
 
-#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 #include "type.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "../base/str.h"
 

@@ -134,9 +134,9 @@ enum pen_status stk_file_begin(struct stk_file_out *f, struct pen_error *err)
         return f->fd >= 0 ? PEN_OK : io_error(err, errno, f->path, "open");
     }
     f->existed = now.exists;
-    if (f->mode == STK_OUT_APPEND)
+    if (f->mode == STK_FILE_APPEND)
         return begin_append(f, err);
-    if (f->mode == STK_OUT_NEW && now.exists)
+    if (f->mode == STK_FILE_NEW && now.exists)
         return pen_error_set(err, PEN_E_IO, EEXIST, "",
                              "\"%s\" exists: set overwrite to replace it or "
                              "append to continue it",
@@ -249,7 +249,7 @@ enum pen_status stk_file_commit(struct stk_file_out *f, struct pen_error *err)
     }
     if (!f->temp[0])
         return PEN_OK;
-    const int renamed = f->mode == STK_OUT_NEW
+    const int renamed = f->mode == STK_FILE_NEW
                             ? rename_new(f)
                             : renameat(f->folder, f->temp, f->folder, f->name);
     if (renamed != 0) {
@@ -265,13 +265,13 @@ void stk_file_abort(struct stk_file_out *f)
 {
     if (f->fd >= 0) {
         // What was appended before this frame stays; what begins here goes.
-        if (f->mode == STK_OUT_APPEND && !f->direct && f->existed &&
+        if (f->mode == STK_FILE_APPEND && !f->direct && f->existed &&
             ftruncate(f->fd, f->start) != 0) {
             // Nothing better can be done; the error of the write is told.
         }
         close(f->fd);
         f->fd = -1;
-        if (f->mode == STK_OUT_APPEND && !f->direct && !f->existed)
+        if (f->mode == STK_FILE_APPEND && !f->direct && !f->existed)
             unlinkat(f->folder, f->name, 0);
     }
     if (f->temp[0])

@@ -16,17 +16,17 @@
 PEN_NODISCARD enum pen_status stk_folder_open(const char *folder, bool create,
                                               int *out, struct pen_error *err);
 
-enum stk_out_mode {
-    STK_OUT_NEW = 1,  // refuse an existing file
-    STK_OUT_REPLACE,  // replace one
-    STK_OUT_APPEND,   // continue one, or begin it
+enum stk_file_mode {
+    STK_FILE_NEW = 1,  // refuse an existing file
+    STK_FILE_REPLACE,  // replace one
+    STK_FILE_APPEND,   // continue one, or begin it
 };
 
 struct stk_file_out {
     int folder;        // borrowed
     const char *name;  // in the folder; borrowed until commit or abort
     const char *path;  // for messages; borrowed likewise
-    enum stk_out_mode mode;
+    enum stk_file_mode mode;
     int fd;         // -1 when nothing is open
     char temp[24];  // name of the temporary file; "" if written directly
     bool existed;   // a regular file of that name was there

@@ -228,13 +228,14 @@ static enum pen_status check_writers(struct pen_module *m,
 
 // --- files ------------------------------------------------------------------
 
-static enum stk_out_mode mode_of(const struct state *st, const struct params *p)
+static enum stk_file_mode mode_of(const struct state *st,
+                                  const struct params *p)
 {
     if (p->append)
-        return STK_OUT_APPEND;
+        return STK_FILE_APPEND;
     return p->overwrite || st->pattern.kind != STK_PATTERN_PLAIN
-               ? STK_OUT_REPLACE
-               : STK_OUT_NEW;
+               ? STK_FILE_REPLACE
+               : STK_FILE_NEW;
 }
 
 // Refuse what must not be written over, before anything is opened.
@@ -267,7 +268,7 @@ static enum pen_status look(struct pen_module *m, struct state *st,
                              "\"%s\" is an input of this pipeline and is not "
                              "written over",
                              st->path);
-    if (mode_of(st, p) == STK_OUT_NEW)
+    if (mode_of(st, p) == STK_FILE_NEW)
         return pen_error_set(err, PEN_E_IO, EEXIST, "",
                              st->written
                                  ? "\"%s\" holds the frame before: a pattern "

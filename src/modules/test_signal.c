@@ -1,6 +1,5 @@
 // TestSignalGenerator: synthetic pictures, the same on every machine.
 
-#include <limits.h>
 #include <string.h>
 
 #include "common.h"

@@ -1,6 +1,5 @@
 #include "run.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 

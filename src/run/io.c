@@ -34,7 +34,7 @@ uintptr_t pen_module_stream(const struct pen_module *m)
 
 // --- memory -----------------------------------------------------------------
 
-static void block_add(struct pen_module *m, struct stk_block *b)
+static void block_add(struct pen_module *m, struct stk_module_block *b)
 {
     pthread_mutex_lock(&m->block_lock);
     b->next = m->blocks.next;
@@ -44,7 +44,7 @@ static void block_add(struct pen_module *m, struct stk_block *b)
     pthread_mutex_unlock(&m->block_lock);
 }
 
-static void block_remove(struct pen_module *m, struct stk_block *b)
+static void block_remove(struct pen_module *m, struct stk_module_block *b)
 {
     pthread_mutex_lock(&m->block_lock);
     b->prev->next = b->next;
@@ -54,7 +54,7 @@ static void block_remove(struct pen_module *m, struct stk_block *b)
 
 // The header stands in front of the memory, which stays aligned to it.
 enum { BLOCK_ALIGN = STK_WORKSPACE_ALIGN };
-PEN_STATIC_ASSERT(sizeof(struct stk_block) <= BLOCK_ALIGN,
+PEN_STATIC_ASSERT(sizeof(struct stk_module_block) <= BLOCK_ALIGN,
                   "the header does not fit");
 
 enum pen_status pen_module_alloc(struct pen_module *m, size_t bytes, void **out,
@@ -69,7 +69,7 @@ enum pen_status pen_module_alloc(struct pen_module *m, size_t bytes, void **out,
         return pen_error_set(err, PEN_E_NOMEM, 0, m->id,
                              "no memory for %zu bytes of workspace", bytes);
     memset(memory, 0, all);
-    struct stk_block *b = (struct stk_block *)memory;
+    struct stk_module_block *b = (struct stk_module_block *)memory;
     b->bytes = all;
     stk_ledger_add(m->pipeline->ledger, STK_RES_HOST, (uintptr_t)b, all, m->id,
                    PEN_HERE);
@@ -87,7 +87,8 @@ void pen_module_free(struct pen_module *m, void *memory)
 {
     if (!memory)
         return;
-    struct stk_block *b = (struct stk_block *)((char *)memory - BLOCK_ALIGN);
+    struct stk_module_block *b =
+        (struct stk_module_block *)((char *)memory - BLOCK_ALIGN);
     block_remove(m, b);
     stk_ledger_remove(m->pipeline->ledger, STK_RES_HOST, (uintptr_t)b,
                       b->bytes);
@@ -103,7 +104,7 @@ enum pen_status pen_module_alloc_device(struct pen_module *m, size_t bytes,
         return pen_error_set(err, PEN_E_STATE, 0, m->id,
                              "device memory is for classes with "
                              "PEN_CLASS_CUDA");
-    struct stk_block *b = calloc(1, sizeof(*b));
+    struct stk_module_block *b = calloc(1, sizeof(*b));
     if (!b)
         return pen_error_set(err, PEN_E_NOMEM, 0, m->id, "out of memory");
     b->bytes = bytes;
@@ -125,11 +126,11 @@ enum pen_status pen_module_alloc_device(struct pen_module *m, size_t bytes,
     return st;
 }
 
-static struct stk_block *find_device_block(struct pen_module *m,
-                                           uint64_t address)
+static struct stk_module_block *find_device_block(struct pen_module *m,
+                                                  uint64_t address)
 {
     pthread_mutex_lock(&m->block_lock);
-    struct stk_block *b = m->blocks.next;
+    struct stk_module_block *b = m->blocks.next;
     while (b != &m->blocks && b->address != address)
         b = b->next;
     pthread_mutex_unlock(&m->block_lock);
@@ -138,7 +139,7 @@ static struct stk_block *find_device_block(struct pen_module *m,
 
 void pen_module_free_device(struct pen_module *m, uint64_t address)
 {
-    struct stk_block *b = address ? find_device_block(m, address) : NULL;
+    struct stk_module_block *b = address ? find_device_block(m, address) : NULL;
     if (!b)
         return;
     block_remove(m, b);
@@ -156,7 +157,7 @@ void stk_module_reclaim(struct pen_module *m)
         free(s);
     }
     while (m->blocks.next && m->blocks.next != &m->blocks) {
-        struct stk_block *b = m->blocks.next;
+        struct stk_module_block *b = m->blocks.next;
         if (b->address) {
             stk_pipeline_leak(p, STK_RES_CUDA_DEVICE, m->id,
                               "pen_module_alloc_device", b->bytes, 1);

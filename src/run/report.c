@@ -1,7 +1,6 @@
 // What is told about a run: numbers, a text for people, an object for
 // programs.
 
-#include <stdio.h>
 #include <string.h>
 
 #include "../base/str.h"

@@ -80,8 +80,8 @@ struct stk_staging {
 };
 
 // Memory of a module, in front of what it was given.
-struct stk_block {
-    struct stk_block *next, *prev;
+struct stk_module_block {
+    struct stk_module_block *next, *prev;
     size_t bytes;      // with this header
     uint64_t address;  // of device memory; 0: host, after the header
 };
@@ -148,7 +148,7 @@ struct pen_module {
     _Atomic int64_t called;    // since when
     _Atomic uint64_t frames, drops, busy_ns;
 
-    struct stk_block blocks;  // list head
+    struct stk_module_block blocks;  // list head
     pthread_mutex_t block_lock;
     struct stk_staging *staging;
     uint64_t workspace[PEN_MEM_COUNT];  // that the plan holds

@@ -69,7 +69,7 @@ struct out {
 };
 
 static enum pen_status begin(struct out *o, const char *folder,
-                             const char *name, enum stk_out_mode mode,
+                             const char *name, enum stk_file_mode mode,
                              struct pen_error *err)
 {
     *err = (struct pen_error){ 0 };
@@ -298,14 +298,14 @@ PEN_TEST(a_file_is_there_only_when_it_is_whole)
     const char *f = pen_test_folder();
     struct out o;
     struct pen_error err;
-    assert_int_equal(begin(&o, f, "a.raw", STK_OUT_NEW, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, "a.raw", STK_FILE_NEW, &err), PEN_OK);
     assert_int_equal(put(&o, "hello", &err), PEN_OK);
     assert_false(exists(in(f, "a.raw")));
     commit(&o);
     holds(in(f, "a.raw"), "hello");
     assert_int_equal(entries(f), 1);
 
-    assert_int_equal(begin(&o, f, "b.raw", STK_OUT_NEW, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, "b.raw", STK_FILE_NEW, &err), PEN_OK);
     assert_int_equal(put(&o, "hello", &err), PEN_OK);
     drop(&o);
     assert_int_equal(entries(f), 1);
@@ -316,7 +316,7 @@ PEN_TEST(files_have_the_mode_that_the_umask_leaves)
     (void)test_state;
     const char *f = pen_test_folder();
     static const mode_t masks[] = { 022, 077, 0 };
-    static const enum stk_out_mode modes[] = { STK_OUT_NEW, STK_OUT_APPEND };
+    static const enum stk_file_mode modes[] = { STK_FILE_NEW, STK_FILE_APPEND };
     for (int i = 0; i < 6; i++) {
         struct out o;
         struct pen_error err;
@@ -339,17 +339,17 @@ PEN_TEST(existing_files_are_refused_or_replaced_as_asked)
     struct out o;
     struct pen_error err;
     pen_test_write_file(in(f, "a"), "old", 3);
-    assert_int_equal(begin(&o, f, "a", STK_OUT_NEW, &err), PEN_E_IO);
+    assert_int_equal(begin(&o, f, "a", STK_FILE_NEW, &err), PEN_E_IO);
     assert_int_equal(err.native, EEXIST);
     assert_non_null(strstr(err.text, "overwrite"));
     holds(in(f, "a"), "old");
 
-    assert_int_equal(begin(&o, f, "a", STK_OUT_REPLACE, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, "a", STK_FILE_REPLACE, &err), PEN_OK);
     assert_int_equal(put(&o, "new", &err), PEN_OK);
     holds(in(f, "a"), "old");
     drop(&o);
     holds(in(f, "a"), "old");
-    assert_int_equal(begin(&o, f, "a", STK_OUT_REPLACE, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, "a", STK_FILE_REPLACE, &err), PEN_OK);
     assert_int_equal(put(&o, "newer", &err), PEN_OK);
     commit(&o);
     holds(in(f, "a"), "newer");
@@ -362,7 +362,7 @@ PEN_TEST(a_file_that_appears_meanwhile_is_not_replaced)
     const char *f = pen_test_folder();
     struct out o;
     struct pen_error err;
-    assert_int_equal(begin(&o, f, "a", STK_OUT_NEW, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, "a", STK_FILE_NEW, &err), PEN_OK);
     assert_int_equal(put(&o, "mine", &err), PEN_OK);
     pen_test_write_file(in(f, "a"), "theirs", 6);
     assert_int_equal(stk_file_commit(&o.file, &err), PEN_E_IO);
@@ -379,8 +379,8 @@ PEN_TEST(links_are_never_followed)
     pen_test_write_file(in(f, "target"), "precious", 8);
     assert_int_equal(symlink("target", in(f, "link")), 0);
     assert_int_equal(symlink("nowhere", in(f, "dangling")), 0);
-    static const enum stk_out_mode modes[] = { STK_OUT_NEW, STK_OUT_REPLACE,
-                                               STK_OUT_APPEND };
+    static const enum stk_file_mode modes[] = { STK_FILE_NEW, STK_FILE_REPLACE,
+                                               STK_FILE_APPEND };
     for (int i = 0; i < 6; i++) {
         struct out o;
         struct pen_error err;
@@ -400,7 +400,7 @@ PEN_TEST(a_folder_is_no_file)
     assert_int_equal(mkdir(in(f, "sub"), 0777), 0);
     struct out o;
     struct pen_error err;
-    assert_int_equal(begin(&o, f, "sub", STK_OUT_REPLACE, &err), PEN_E_IO);
+    assert_int_equal(begin(&o, f, "sub", STK_FILE_REPLACE, &err), PEN_E_IO);
     assert_int_equal(err.native, EISDIR);
 }
 
@@ -413,7 +413,7 @@ PEN_TEST(names_of_255_bytes_stay_possible)
     name[255] = 0;
     struct out o;
     struct pen_error err;
-    assert_int_equal(begin(&o, f, name, STK_OUT_NEW, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, name, STK_FILE_NEW, &err), PEN_OK);
     assert_int_equal(put(&o, "x", &err), PEN_OK);
     commit(&o);
     holds(in(f, name), "x");
@@ -425,19 +425,19 @@ PEN_TEST(appending_continues_and_a_failure_takes_back_its_own_part)
     const char *f = pen_test_folder();
     struct out o;
     struct pen_error err;
-    assert_int_equal(begin(&o, f, "a", STK_OUT_APPEND, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, "a", STK_FILE_APPEND, &err), PEN_OK);
     assert_int_equal(put(&o, "one", &err), PEN_OK);
     commit(&o);
-    assert_int_equal(begin(&o, f, "a", STK_OUT_APPEND, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, "a", STK_FILE_APPEND, &err), PEN_OK);
     assert_int_equal(put(&o, "two", &err), PEN_OK);
     commit(&o);
     holds(in(f, "a"), "onetwo");
-    assert_int_equal(begin(&o, f, "a", STK_OUT_APPEND, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, "a", STK_FILE_APPEND, &err), PEN_OK);
     assert_int_equal(put(&o, "three", &err), PEN_OK);
     drop(&o);
     holds(in(f, "a"), "onetwo");
     // A file that would hold nothing but the failed part goes.
-    assert_int_equal(begin(&o, f, "b", STK_OUT_APPEND, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, "b", STK_FILE_APPEND, &err), PEN_OK);
     assert_int_equal(put(&o, "x", &err), PEN_OK);
     drop(&o);
     assert_int_equal(entries(f), 1);
@@ -468,7 +468,7 @@ PEN_TEST(fifos_and_devices_are_written_directly)
     assert_int_equal(pthread_create(&reader, NULL, drink, fifo), 0);
     struct out o;
     struct pen_error err;
-    assert_int_equal(begin(&o, f, "fifo", STK_OUT_NEW, &err), PEN_OK);
+    assert_int_equal(begin(&o, f, "fifo", STK_FILE_NEW, &err), PEN_OK);
     assert_true(o.file.direct);
     assert_int_equal(put(&o, "through", &err), PEN_OK);
     assert_int_equal(entries(f), 1);
@@ -479,10 +479,10 @@ PEN_TEST(fifos_and_devices_are_written_directly)
     free(text);
     assert_true(exists(fifo));
 
-    assert_int_equal(begin(&o, "/dev", "null", STK_OUT_REPLACE, &err), PEN_OK);
+    assert_int_equal(begin(&o, "/dev", "null", STK_FILE_REPLACE, &err), PEN_OK);
     assert_int_equal(put(&o, "gone", &err), PEN_OK);
     commit(&o);
-    assert_int_equal(begin(&o, "/dev", "full", STK_OUT_REPLACE, &err), PEN_OK);
+    assert_int_equal(begin(&o, "/dev", "full", STK_FILE_REPLACE, &err), PEN_OK);
     assert_int_equal(put(&o, "no", &err), PEN_E_IO);
     assert_int_equal(err.native, ENOSPC);
     assert_non_null(strstr(err.text, "/dev/full"));
@@ -503,8 +503,8 @@ PEN_TEST(a_limit_of_the_file_size_leaves_nothing_behind)
     memset(big, 'b', 10000);
     big[10000] = 0;
     pen_test_write_file(in(f, "log"), "kept", 4);
-    static const enum stk_out_mode modes[] = { STK_OUT_NEW, STK_OUT_REPLACE,
-                                               STK_OUT_APPEND };
+    static const enum stk_file_mode modes[] = { STK_FILE_NEW, STK_FILE_REPLACE,
+                                               STK_FILE_APPEND };
     for (int i = 0; i < 3; i++) {
         struct out o;
         struct pen_error err;
@@ -543,7 +543,7 @@ static int write_deadly(const char *f, bool fifo)
     struct stk_file_out o = { .folder = folder,
                               .name = fifo ? "pipe" : "file",
                               .path = "x",
-                              .mode = STK_OUT_NEW,
+                              .mode = STK_FILE_NEW,
                               .fd = -1 };
     if (stk_file_begin(&o, &err) != PEN_OK)
         return 3;
@@ -597,7 +597,7 @@ static int fill_small_disk(const char *f)
     struct stk_file_out o = { .folder = folder,
                               .name = "x",
                               .path = "x",
-                              .mode = STK_OUT_NEW,
+                              .mode = STK_FILE_NEW,
                               .fd = -1 };
     if (stk_file_begin(&o, &err) != PEN_OK)
         return 2;
