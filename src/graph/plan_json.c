@@ -55,16 +55,6 @@ static json_t *module_json(const struct stk_plan_node *node)
                                              : json_null());
 }
 
-static json_t *pin_json(const struct stk_plan_node *node,
-                        const struct pen_pin *pin)
-{
-    struct stk_text t = { 0 };
-    stk_text_addf(&t, "%s.%s", node->id, pin->name);
-    json_t *value = t.failed ? NULL : stk_json_text(t.data);
-    stk_text_finish(&t);
-    return value;
-}
-
 static size_t pitch_of(const struct pen_caps *caps)
 {
     struct pen_layout layout;
@@ -86,9 +76,12 @@ static json_t *edge_json(const struct pen_plan *plan,
     const struct pen_format_info *info = pen_format_info(e->caps.format);
     const size_t pitch = pitch_of(&e->caps);
     json_t *c = json_object();
-    c = stk_json_with(c, "from",
-                      pin_json(from, &from->cls->outputs[e->from_pin]));
-    c = stk_json_with(c, "to", pin_json(to, &to->cls->inputs[e->to_pin]));
+    c = stk_json_with(
+        c, "from",
+        json_sprintf("%s.%s", from->id, from->cls->outputs[e->from_pin].name));
+    c = stk_json_with(
+        c, "to",
+        json_sprintf("%s.%s", to->id, to->cls->inputs[e->to_pin].name));
     c = stk_json_with(c, "mem", json_string(pen_mem_name(e->mem)));
     c = stk_json_with(c, "format",
                       info ? json_string(info->name) : json_null());
@@ -188,13 +181,9 @@ static json_t *touches_json(const struct pen_plan *plan)
         else
             paths = stk_json_append(paths, stk_json_text(path));
     }
-    if (plan->needs_device) {
-        struct stk_text t = { 0 };
-        stk_text_addf(&t, "cuda:%s", stk_plan_device(plan));
-        devices =
-            stk_json_append(devices, t.failed ? NULL : stk_json_text(t.data));
-        stk_text_finish(&t);
-    }
+    if (plan->needs_device)
+        devices = stk_json_append(
+            devices, json_sprintf("cuda:%s", stk_plan_device(plan)));
     json_t *touches = json_object();
     touches = stk_json_with(touches, "paths", paths);
     touches = stk_json_with(touches, "hosts", hosts);

@@ -294,7 +294,7 @@ PEN_PRINTF(5, 6)
 static json_t *complain(struct scan *s, const char *at, uint32_t node,
                         const char *suggestion, const char *format, ...)
 {
-    struct stk_text text = { 0 }, pointer = { 0 };
+    struct stk_text pointer = { 0 };
     char message[400];
     va_list args;
     va_start(args, format);
@@ -302,7 +302,7 @@ static json_t *complain(struct scan *s, const char *at, uint32_t node,
     va_end(args);
     add_pointer(s->positions, node, &pointer);
     const struct place place = place_of(s, at);
-    if (text.failed || pointer.failed)
+    if (pointer.failed)
         s->nomem = true;
     else
         stk_issue_add_at(s->issues, PEN_SEVERITY_ERROR, "E000", place.line,
