@@ -311,6 +311,7 @@ void emu_memory_release(struct emu_context *ctx)
     }
     for (size_t i = emu.pinned.count; i-- > 0;) {
         struct emu_range *block = &emu.pinned.at[i];
+        // There are `count` of them. NOLINTNEXTLINE(*-core.NullDereference)
         if (block->ctx != ctx)
             continue;
         count_leak(block, "pinned", &emu.leaks.host_blocks,

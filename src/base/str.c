@@ -88,7 +88,7 @@ char *stk_text_take(struct stk_text *t)
     if (!t->data)
         text_reserve(t, 0);
     char *data = t->data;
-    if (t->failed) {
+    if (t->failed || !data) {
         free(data);
         data = NULL;
     } else {

@@ -263,7 +263,7 @@ static enum pen_status read_device(struct pen_device *dev, int index,
                                    struct pen_error *err)
 {
     struct pen_device_info *info = &dev->info;
-    CUuuid uuid;
+    CUuuid uuid = { 0 };
     size_t total = 0;
 
     info->index = index;

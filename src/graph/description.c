@@ -1084,7 +1084,7 @@ enum pen_status pen_description_set(struct pen_description *desc,
     } else {
         status = read_value(equals + 1, &value, err);
     }
-    if (status == PEN_OK) {
+    if (status == PEN_OK && m) {
         json_t *props = stk_json_copy_object(m->props);
         json_t *modules = json_object_get(desc->root, "modules");
         json_t *module = json_object_get(modules, m->id);

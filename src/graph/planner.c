@@ -389,7 +389,7 @@ static enum pen_status place_node(struct stk_planner *p, uint32_t from,
 {
     const struct stk_node *node = &p->graph->nodes[from];
     struct pen_plan *plan = p->plan;
-    uint32_t number;
+    uint32_t number = 0;
     PEN_TRY(stk_planner_add_node(p, &number, err));
     struct stk_plan_node *made = &plan->nodes[number];
     made->id = node->desc->id;

@@ -494,7 +494,7 @@ static const char *next_pin(const void *cookie, size_t i)
 
 static int32_t pin_named(const struct pen_pin *pins, const char *name)
 {
-    for (int32_t i = 0; pins && pins[i].name; i++) {
+    for (int32_t i = 0; pins && name && pins[i].name; i++) {
         if (strcmp(pins[i].name, name) == 0)
             return i;
     }

@@ -172,6 +172,7 @@ static void matrix_row(const struct penk_convert *k, int32_t row,
     const int32_t m0 = k->m[3 * row], m1 = k->m[3 * row + 1];
     const int32_t m2 = k->m[3 * row + 2], o = k->o[row];
     for (int32_t i = 0; i < n; i++)
+        // load() filled n samples. NOLINTNEXTLINE(*-core.CallAndMessage)
         out[i] = (uint8_t)penk_convert_sample(m0, m1, m2, o, s->a[i], s->b[i],
                                               s->c[i]);
 }

@@ -77,6 +77,7 @@ static void taps_strip(const struct penk_resize_plane *p, const struct axis *ax,
             sums_across(ax, src + (uint64_t)done * p->src_pitch, x0, n,
                         p->channels, sum);
             for (int32_t i = 0; i < samples; i++)
+                // They were just summed. NOLINTNEXTLINE(*-core.CallAndMessage)
                 row[i] = (int16_t)penk_resize_across(sum[i]);
         }
         for (int32_t i = 0; i < samples; i++)

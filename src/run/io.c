@@ -242,7 +242,9 @@ enum pen_status pen_module_fill_device(struct pen_module *m, uint64_t address,
     if (!count)
         return PEN_OK;
     struct stk_staging *s = NULL;
-    PEN_TRY(take_staging(m, count, &s, err));
+    const enum pen_status taken = take_staging(m, count, &s, err);
+    if (!s)
+        return taken;
     // Every point of a lost device counts as reached, but copies may go on.
     PEN_TRY(stk_device_fine(p, err));
     memcpy(s->memory, bytes, count);
