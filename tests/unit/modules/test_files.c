@@ -380,7 +380,7 @@ PEN_TEST(links_are_never_followed)
     assert_int_equal(symlink("target", in(f, "link")), 0);
     assert_int_equal(symlink("nowhere", in(f, "dangling")), 0);
     static const enum stk_file_mode modes[] = { STK_FILE_NEW, STK_FILE_REPLACE,
-                                               STK_FILE_APPEND };
+                                                STK_FILE_APPEND };
     for (int i = 0; i < 6; i++) {
         struct out o;
         struct pen_error err;
@@ -504,7 +504,7 @@ PEN_TEST(a_limit_of_the_file_size_leaves_nothing_behind)
     big[10000] = 0;
     pen_test_write_file(in(f, "log"), "kept", 4);
     static const enum stk_file_mode modes[] = { STK_FILE_NEW, STK_FILE_REPLACE,
-                                               STK_FILE_APPEND };
+                                                STK_FILE_APPEND };
     for (int i = 0; i < 3; i++) {
         struct out o;
         struct pen_error err;
