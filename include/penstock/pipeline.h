@@ -74,7 +74,8 @@ PEN_API void pen_pipeline_drain(struct pen_pipeline *pipeline);
 // Errors: PEN_E_TIMEOUT  still running; nothing was torn down
 //         PEN_E_LEAK     something was not released (leaks_fatal)
 //         PEN_E_STATE    not started, or abandoned
-//         the error that ended the run
+//         the error that ended the run; PEN_E_IO where a module's was a
+//         time-out
 // Thread: setup. Blocks.
 PEN_API PEN_NODISCARD enum pen_status
 pen_pipeline_wait(struct pen_pipeline *pipeline, int64_t timeout_ns,

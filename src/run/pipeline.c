@@ -776,11 +776,15 @@ static enum pen_status result_of(struct pen_pipeline *p, struct pen_error *err)
     if (!atomic_load(&p->failed))
         return PEN_OK;
     pthread_mutex_lock(&p->error_lock);
-    if (err)
-        *err = p->result;
-    const enum pen_status st = p->result.status;
+    struct pen_error result = p->result;
     pthread_mutex_unlock(&p->error_lock);
-    return st;
+    // Here a time-out says that the pipeline still runs; that a module had one
+    // is in the text, and in the report as it was.
+    if (result.status == PEN_E_TIMEOUT)
+        result.status = PEN_E_IO;
+    if (err)
+        *err = result;
+    return result.status;
 }
 
 // Who has not come back, in `text`.

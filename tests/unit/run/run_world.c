@@ -347,6 +347,15 @@ static enum pen_status nothing_process(struct pen_module *m,
     return PEN_OK;
 }
 
+static enum pen_status late_process(struct pen_module *m,
+                                    const struct pen_io *io,
+                                    struct pen_error *err)
+{
+    (void)m;
+    (void)io;
+    return pen_error_set(err, PEN_E_TIMEOUT, 0, "", "the camera is silent");
+}
+
 static enum pen_status again_process(struct pen_module *m,
                                      const struct pen_io *io,
                                      struct pen_error *err)
@@ -694,6 +703,7 @@ static const struct pen_module_class classes[] = {
     TRANSFORM("TLiar", 0, host_in, host_out, NULL, nothing_process,
               .prepare = liar_prepare),
     TRANSFORM("TSilent", FWD, any_in, any_out, NULL, nothing_process),
+    TRANSFORM("TLate", FWD, any_in, any_out, NULL, late_process),
     TRANSFORM("TAgain", FWD, any_in, any_out, NULL, again_process),
     TRANSFORM("TOdd", 0, host_in, host_out, NULL, copy_host_process,
               .prepare = odd_prepare),

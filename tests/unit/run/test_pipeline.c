@@ -629,6 +629,21 @@ PEN_TEST(a_frame_that_breaks_the_plan_is_an_error_whatever_the_policy)
     run_finish(&r);
 }
 
+// Who waits in a loop until it is no more PEN_E_TIMEOUT has to come to an end.
+PEN_TEST(a_module_that_timed_out_is_not_taken_for_a_pipeline_that_runs)
+{
+    struct run r;
+    run_init(&r);
+    const struct pen_error err =
+        run_to_error(&r, PIPE(MODULE("source", "TSource") "," MODULE(
+                                  "a", "TLate") "," MODULE("sink", "TSink"),
+                              CHAIN_LINKS));
+    assert_int_equal(err.status, PEN_E_IO);
+    assert_string_equal(err.where, "a");
+    assert_non_null(strstr(err.text, "the camera is silent"));
+    run_finish(&r);
+}
+
 // --- stop -------------------------------------------------------------------
 
 static void *give_tokens(void *cookie)
@@ -968,6 +983,7 @@ PEN_TEST_MAIN(
     PEN_CASE(a_failed_frame_does_not_stop_a_join),
     PEN_CASE(retry_calls_again_and_gives_up_after_n),
     PEN_CASE(a_frame_that_breaks_the_plan_is_an_error_whatever_the_policy),
+    PEN_CASE(a_module_that_timed_out_is_not_taken_for_a_pipeline_that_runs),
     PEN_CASE(stop_works_while_every_queue_is_full),
     PEN_CASE(a_module_that_never_returns_leaves_an_abandoned_pipeline),
     PEN_CASE(a_pipeline_can_be_destroyed_in_every_state),
