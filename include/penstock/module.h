@@ -310,8 +310,9 @@ enum pen_place {
     PEN_ON_STREAM = 2,  // by work queued on the pipeline's stream
 };
 
-// Acquire a frame of this call. ON_HOST needs a HOST or HOST_PINNED frame
-// whose point is reached (the runtime sees to that before it calls); ON_STREAM
+// Acquire a frame of this call. ON_HOST needs a frame that the host can reach
+// (HOST, HOST_PINNED, a DMABUF that is mapped) whose point is reached (the
+// runtime sees to that before it calls); ON_STREAM
 // makes the stream wait for what is not yet ready. The view is valid until
 // the call returns; nothing is to be released.
 // Errors: PEN_E_STATE  the memory type has no such access, the frame is none of

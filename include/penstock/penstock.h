@@ -10,10 +10,12 @@
 #include <penstock/format.h>
 #include <penstock/frame.h>
 #include <penstock/issue.h>
+#include <penstock/ledger.h>
 #include <penstock/log.h>
 #include <penstock/module.h>
 #include <penstock/pipeline.h>
 #include <penstock/plan.h>
+#include <penstock/pool.h>
 #include <penstock/registry.h>
 #include <penstock/status.h>
 

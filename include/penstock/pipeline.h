@@ -2,6 +2,7 @@
 #define PEN_PIPELINE_H
 
 #include <penstock/device.h>
+#include <penstock/ledger.h>
 #include <penstock/plan.h>
 
 PEN_BEGIN
@@ -110,6 +111,12 @@ struct pen_memory_stats {
 struct pen_transfer_stats {
     uint64_t count, bytes;  // frames and their bytes
 };
+// Of the whole device, whoever uses it: information, not part of the account.
+// Zero where no device was opened or the driver does not tell.
+struct pen_unattributed {
+    uint64_t before, after;  // used bytes, at create and after the teardown
+    uint64_t process_before, process_after;  // of this process, by NVML
+};
 struct pen_stats {
     uint64_t frames;
     double seconds;
@@ -120,9 +127,16 @@ struct pen_stats {
     uint64_t launches;
     uint64_t steady_state_allocations, library_allocations, blocking_syncs;
     uint64_t drops, leaks, errors;
+    struct pen_unattributed unattributed;
 };
 PEN_API void pen_pipeline_stats(const struct pen_pipeline *pipeline,
                                 struct pen_stats *out);
+
+// What is alive on the pipeline's account: of a pipeline that has been torn
+// down nothing, or the leaks. Errors: PEN_E_NOMEM. Thread: any.
+PEN_API PEN_NODISCARD enum pen_status
+pen_pipeline_snapshot(const struct pen_pipeline *pipeline,
+                      struct pen_snapshot **out, struct pen_error *err);
 
 // The report as text and as JSON, to be freed with pen_free(); NULL when out of
 // memory. Thread: any.

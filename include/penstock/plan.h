@@ -10,6 +10,12 @@ PEN_BEGIN
 // is what `penstock plan` prints and what the runtime executes.
 struct pen_plan;
 
+enum pen_dmabuf_caps {
+    PEN_DMABUF_HOST = 1,    // there is a provider of DMABUFs for the host
+    PEN_DMABUF_EXPORT = 2,  // device memory can be exported
+    PEN_DMABUF_IMPORT = 4,  // the device reaches DMABUFs of the host
+};
+
 // What a plan reckons with: times in nanoseconds, rates in bytes per
 // microsecond (1000 are 1 GB/s), sizes in bytes.
 struct pen_profile {
@@ -21,6 +27,9 @@ struct pen_profile {
     uint32_t device_rate;         // read + written, on the device
     uint32_t host_rate;           // one thread's conversions
     uint32_t launch_ns, copy_ns;  // fixed cost of a launch, of a copy
+    unsigned dmabuf;              // what can be done with DMABUFs: bits of
+                                  // pen_dmabuf_caps
+    char why_dmabuf[3][160];      // why a bit is not set, in their order; ""
     uint64_t host_memory;         // bytes; 0: what this machine has
     uint64_t cuda_memory;         // free bytes of the device; 0: unknown, and
                                   // then no default budget

@@ -3,17 +3,26 @@
 #include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "str.h"
 
 // Entries and counters are spread over shards by their key, so that threads
 // that allocate at the same time seldom meet. Live bytes are one number per
 // resource: only so is the high-water mark the true one.
-enum { SHARDS = 16, OWNER_BUCKETS = 64, FIRST_ROOM = 32 };
+enum { SHARDS = 16, OWNER_BUCKETS = 64, FIRST_ROOM = 32, LARGEST = 3 };
+
+struct owner {
+    struct owner *next;
+    uint64_t sum;  // of stk_ledger_largest()
+    char name[];
+};
 
 struct entry {
     uint64_t key, bytes;
-    const char *owner;  // NULL: the place is free
+    struct owner *owner;  // NULL: the place is free
     const char *site;
     enum stk_res res;
 };
@@ -30,9 +39,11 @@ struct shard {
     uint64_t lost[STK_RES_COUNT], lost_bytes[STK_RES_COUNT];
 };
 
-struct owner {
-    struct owner *next;
-    char name[];
+// What several types may have together. `live` has what was reserved, too.
+struct limit {
+    alignas(64) _Atomic uint64_t live;
+    uint32_t mems;
+    uint64_t most;
 };
 
 struct stk_ledger {
@@ -42,6 +53,13 @@ struct stk_ledger {
         _Atomic uint64_t peak_bytes;
         _Atomic uint64_t steady;
     } res[STK_RES_COUNT];
+
+    // Whoever reserves looks at all limits of a type and then takes from all,
+    // under the lock: else a claim that one limit refuses could make another
+    // thread's fail that would have fitted.
+    pthread_mutex_t limit_lock;
+    struct limit limits[STK_MAX_LIMITS];
+    unsigned limit_count;
 
     bool sites;
     _Atomic bool steady;
@@ -75,6 +93,12 @@ const char *stk_res_name(enum stk_res res)
         return "file";
     case STK_RES_THREAD:
         return "thread";
+    case STK_RES_MAPPING:
+        return "mapping";
+    case STK_RES_REGISTRATION:
+        return "registration";
+    case STK_RES_IMPORT:
+        return "import";
     case STK_RES_COUNT:
         break;
     }
@@ -90,6 +114,7 @@ struct stk_ledger *stk_ledger_create(bool sites)
     memset(l, 0, sizeof(*l));
     l->sites = sites;
     pthread_mutex_init(&l->owner_lock, NULL);
+    pthread_mutex_init(&l->limit_lock, NULL);
     for (unsigned i = 0; i < SHARDS; i++)
         pthread_mutex_init(&l->shards[i].lock, NULL);
     return l;
@@ -114,6 +139,7 @@ void stk_ledger_destroy(struct stk_ledger **ledger)
         }
     }
     pthread_mutex_destroy(&l->owner_lock);
+    pthread_mutex_destroy(&l->limit_lock);
     free(l);
 }
 
@@ -134,7 +160,7 @@ static struct shard *shard_of(struct stk_ledger *l, uint64_t hash)
 }
 
 // The ledger's own copy of an owner's name, or NULL without memory.
-static const char *keep_owner(struct stk_ledger *l, const char *name)
+static struct owner *keep_owner(struct stk_ledger *l, const char *name)
 {
     uint64_t h = 14695981039346656037u;
     for (const char *s = name; *s; s++)
@@ -150,12 +176,13 @@ static const char *keep_owner(struct stk_ledger *l, const char *name)
         o = malloc(sizeof(*o) + bytes);
         if (o) {
             memcpy(o->name, name, bytes);
+            o->sum = 0;
             o->next = *bucket;
             *bucket = o;
         }
     }
     pthread_mutex_unlock(&l->owner_lock);
-    return o ? o->name : NULL;
+    return o;
 }
 
 static void place(struct entry *entries, size_t room, const struct entry *e)
@@ -242,8 +269,31 @@ static void strike(struct shard *s, uint64_t hash, enum stk_res res,
 
 // --- counters ---------------------------------------------------------------
 
-void stk_ledger_add(struct stk_ledger *ledger, enum stk_res res, uint64_t key,
-                    uint64_t bytes, const char *owner, const char *site)
+// What memory of this type is counted against.
+static bool limited(const struct limit *limit, enum stk_res res)
+{
+    return res <= STK_RES_DMABUF && limit->mems & 1u << res;
+}
+
+static void limits_claim(struct stk_ledger *l, enum stk_res res, uint64_t bytes)
+{
+    for (unsigned i = 0; i < l->limit_count; i++) {
+        if (limited(&l->limits[i], res))
+            atomic_fetch_add(&l->limits[i].live, bytes);
+    }
+}
+
+static void limits_release(struct stk_ledger *l, enum stk_res res,
+                           uint64_t bytes)
+{
+    for (unsigned i = 0; i < l->limit_count; i++) {
+        if (limited(&l->limits[i], res))
+            atomic_fetch_sub(&l->limits[i].live, bytes);
+    }
+}
+
+void stk_ledger_enter(struct stk_ledger *ledger, enum stk_res res, uint64_t key,
+                      uint64_t bytes, const char *owner, const char *site)
 {
     if (!ledger)
         return;
@@ -272,6 +322,15 @@ void stk_ledger_add(struct stk_ledger *ledger, enum stk_res res, uint64_t key,
     atomic_fetch_add(&s->added[res], 1);
 }
 
+void stk_ledger_add(struct stk_ledger *ledger, enum stk_res res, uint64_t key,
+                    uint64_t bytes, const char *owner, const char *site)
+{
+    if (!ledger)
+        return;
+    limits_claim(ledger, res, bytes);
+    stk_ledger_enter(ledger, res, key, bytes, owner, site);
+}
+
 void stk_ledger_remove(struct stk_ledger *ledger, enum stk_res res,
                        uint64_t key, uint64_t bytes)
 {
@@ -283,6 +342,7 @@ void stk_ledger_remove(struct stk_ledger *ledger, enum stk_res res,
     if (ledger->sites)
         strike(s, hash, res, key, bytes);
     atomic_fetch_sub(&ledger->res[res].live_bytes, bytes);
+    limits_release(ledger, res, bytes);
     atomic_fetch_add(&s->removed[res], 1);
 }
 
@@ -303,6 +363,151 @@ void stk_ledger_totals(struct stk_ledger *ledger, enum stk_res res,
     out->peak_bytes = atomic_load(&ledger->res[res].peak_bytes);
     out->steady = atomic_load(&ledger->res[res].steady);
 }
+
+// --- limits -----------------------------------------------------------------
+
+void stk_ledger_set_limit(struct stk_ledger *ledger, uint32_t mems,
+                          uint64_t bytes)
+{
+    if (!ledger)
+        return;
+    unsigned i = 0;
+    while (i < ledger->limit_count && ledger->limits[i].mems != mems)
+        i++;
+    if (i == STK_MAX_LIMITS)
+        return;
+
+    struct limit *limit = &ledger->limits[i];
+    if (i == ledger->limit_count) {
+        limit->mems = mems;
+        for (unsigned r = STK_RES_HOST; r <= STK_RES_DMABUF; r++) {
+            if (limited(limit, (enum stk_res)r))
+                limit->live += atomic_load(&ledger->res[r].live_bytes);
+        }
+        ledger->limit_count++;
+    }
+    limit->most = bytes;
+}
+
+// "HOST and HOST_PINNED"
+static void name_types(uint32_t mems, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (unsigned r = STK_RES_HOST; r <= STK_RES_DMABUF && used < size; r++) {
+        if (mems & 1u << r)
+            used += (size_t)snprintf(text + used, size - used, "%s%s",
+                                     used ? " and " : "",
+                                     stk_res_name((enum stk_res)r));
+    }
+}
+
+static enum pen_status refuse(struct stk_ledger *l, const struct limit *limit,
+                              uint64_t live, uint64_t bytes, const char *owner,
+                              struct pen_error *err)
+{
+    char types[80], most[32], now[32], more[32], largest[300];
+    name_types(limit->mems, types, sizeof(types));
+    stk_format_size(limit->most, most, sizeof(most));
+    stk_format_size(live, now, sizeof(now));
+    stk_format_size(bytes, more, sizeof(more));
+    stk_ledger_largest(l, limit->mems, largest, sizeof(largest));
+    return pen_error_set(
+        err, PEN_E_LIMIT, 0, owner,
+        "%s more of %s is over the budget of %s, of which %s are in use%s",
+        more, types, most, now, largest);
+}
+
+enum pen_status stk_ledger_reserve(struct stk_ledger *ledger, enum stk_res res,
+                                   uint64_t bytes, const char *owner,
+                                   struct pen_error *err)
+{
+    if (!ledger || !ledger->limit_count)
+        return PEN_OK;
+
+    const struct limit *over = NULL;
+    uint64_t live = 0;
+    pthread_mutex_lock(&ledger->limit_lock);
+    for (unsigned i = 0; i < ledger->limit_count && !over; i++) {
+        const struct limit *limit = &ledger->limits[i];
+        if (!limit->most || !limited(limit, res))
+            continue;
+        live = atomic_load(&limit->live);
+        if (bytes && (live > limit->most || bytes > limit->most - live))
+            over = limit;
+    }
+    if (!over)
+        limits_claim(ledger, res, bytes);
+    pthread_mutex_unlock(&ledger->limit_lock);
+    return over ? refuse(ledger, over, live, bytes, owner, err) : PEN_OK;
+}
+
+void stk_ledger_cancel(struct stk_ledger *ledger, enum stk_res res,
+                       uint64_t bytes)
+{
+    if (ledger)
+        limits_release(ledger, res, bytes);
+}
+
+// Each owner's bytes of these types into its `sum`. With the owners' lock held.
+static void sum_owners(struct stk_ledger *l, uint32_t mems)
+{
+    for (unsigned i = 0; i < OWNER_BUCKETS; i++) {
+        for (struct owner *o = l->owners[i]; o; o = o->next)
+            o->sum = 0;
+    }
+    for (unsigned i = 0; i < SHARDS; i++) {
+        struct shard *s = &l->shards[i];
+        pthread_mutex_lock(&s->lock);
+        for (size_t j = 0; j < s->room; j++) {
+            const struct entry *e = &s->entries[j];
+            if (e->owner && e->res <= STK_RES_DMABUF && mems & 1u << e->res)
+                e->owner->sum += e->bytes;
+        }
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
+// Larger ones first, equal ones by name.
+static bool before(const struct owner *a, const struct owner *b)
+{
+    return !b || a->sum > b->sum ||
+           (a->sum == b->sum && strcmp(a->name, b->name) < 0);
+}
+
+void stk_ledger_largest(struct stk_ledger *ledger, uint32_t mems, char *text,
+                        size_t size)
+{
+    if (size)
+        text[0] = 0;
+    if (!ledger || !ledger->sites)
+        return;
+
+    // One place more than is told: where the one that is pushed out goes.
+    const struct owner *top[LARGEST + 1] = { NULL };
+    pthread_mutex_lock(&ledger->owner_lock);
+    sum_owners(ledger, mems);
+    for (unsigned i = 0; i < OWNER_BUCKETS; i++) {
+        for (const struct owner *o = ledger->owners[i]; o; o = o->next) {
+            unsigned at = o->sum ? 0 : LARGEST;
+            while (at < LARGEST && !before(o, top[at]))
+                at++;
+            memmove(&top[at + (at < LARGEST)], &top[at],
+                    (LARGEST - at) * sizeof(top[0]));
+            top[at] = o;
+        }
+    }
+    size_t used = 0;
+    for (unsigned i = 0; i < LARGEST && top[i] && used < size; i++) {
+        char bytes[32];
+        stk_format_size(top[i]->sum, bytes, sizeof(bytes));
+        used += (size_t)snprintf(text + used, size - used, "%s %s %s",
+                                 i ? "," : ":", top[i]->name, bytes);
+    }
+    pthread_mutex_unlock(&ledger->owner_lock);
+}
+
+// --- readers ----------------------------------------------------------------
 
 void stk_ledger_set_steady(struct stk_ledger *ledger, bool steady)
 {
@@ -350,7 +555,7 @@ void stk_ledger_each(struct stk_ledger *ledger,
             const struct entry *e = &s->entries[j];
             const struct stk_ledger_entry entry = {
                 .res = e->res,
-                .owner = e->owner,
+                .owner = e->owner ? e->owner->name : "",
                 .site = e->site,
                 .bytes = e->bytes,
                 .count = 1,

@@ -9,6 +9,7 @@
 #include <penstock/kernel.h>
 
 #include "../base/ledger.h"
+#include "../base/str.h"
 
 // Open as pen_device_open(), with the ledger in which everything that is made
 // on the device is entered (NULL: none; must outlive the device).
@@ -19,6 +20,9 @@ stk_device_open(const struct pen_device_params *params,
 
 // A sticky error happened: every later call returns PEN_E_LOST.
 bool stk_device_lost(const struct pen_device *dev);
+bool stk_device_emulated(const struct pen_device *dev);
+// Where it enters what is made on it; may be NULL. Borrowed.
+struct stk_ledger *stk_device_ledger(const struct pen_device *dev);
 
 // Make the context current for this thread until the scope variable dies:
 //     STK_SCOPE scope = { 0 };
@@ -49,6 +53,83 @@ PEN_NODISCARD enum pen_status stk_pinned_alloc(struct pen_device *dev,
                                                const char *site, void **out,
                                                struct pen_error *err);
 void stk_pinned_free(struct pen_device *dev, void *memory, size_t bytes);
+
+// Who keeps free memory of the device: asked to give it back before the
+// device says that there is none. Called with no lock of src/gpu held.
+struct stk_hoard {
+    struct stk_hoard *next;
+    // Give back what is free; returns the bytes.
+    uint64_t (*trim)(struct stk_hoard *hoard);
+    // Append what is held: "pool `x`: 5 blocks free (3 of 6.0 MiB, 2 of
+    // 512.0 KiB), the largest 6.0 MiB".
+    void (*describe)(struct stk_hoard *hoard, struct stk_text *text);
+};
+// Thread: any; leave waits for a call of the hoard's functions to end.
+void stk_device_hoard_enter(struct pen_device *dev, struct stk_hoard *hoard);
+void stk_device_hoard_leave(struct pen_device *dev, struct stk_hoard *hoard);
+// When an allocation fails for want of memory, stk_device_alloc() and
+// stk_pinned_alloc() wait once for all queued work, have the hoards trimmed
+// and try again; then they fail with what was asked for, what is free, the
+// hoards' own words and the three largest owners of the ledger.
+
+// Device memory that grows without moving: `reserve` bytes of addresses are set
+// aside (rounded up to the driver's granularity), of which the first `bytes`
+// have memory. The ledger holds the bytes that were asked for.
+// Errors: PEN_E_UNSUPPORTED  the driver has no such functions
+//         those of stk_device_alloc()
+// Thread: any. Blocks on the driver.
+struct stk_region;
+bool stk_region_possible(const struct pen_device *dev);
+size_t stk_region_granularity(const struct pen_device *dev);
+PEN_NODISCARD enum pen_status
+stk_region_create(struct pen_device *dev, size_t bytes, size_t reserve,
+                  const char *owner, const char *site, struct stk_region **out,
+                  struct pen_error *err);
+// Work that is queued on the old part goes on. Errors: PEN_E_LIMIT beyond the
+// reserve; the region is then as it was.
+PEN_NODISCARD enum pen_status stk_region_grow(struct stk_region *region,
+                                              size_t bytes, const char *owner,
+                                              const char *site,
+                                              struct pen_error *err);
+uint64_t stk_region_address(const struct stk_region *region);
+size_t stk_region_bytes(const struct stk_region *region);
+size_t stk_region_reserved(const struct stk_region *region);
+void stk_region_destroy(struct stk_region **region);
+
+// Lock host memory that is not ours for copies, and let go of it. `memory` must
+// be page-aligned; in the ledger as a registration (kept with bytes 0: the
+// memory itself is somebody's already).
+PEN_NODISCARD enum pen_status
+stk_host_register(struct pen_device *dev, void *memory, size_t bytes,
+                  const char *owner, const char *site, struct pen_error *err);
+void stk_host_unregister(struct pen_device *dev, void *memory);
+
+// What the driver can do with DMABUFs, by its attributes and functions.
+bool stk_device_can_export(const struct pen_device *dev);
+bool stk_device_can_import(const struct pen_device *dev);
+// A descriptor of device memory that was allocated by stk_device_alloc() in
+// whole multiples of STK_EXPORT_ALIGN. In the ledger as a file; the caller
+// closes it with stk_fd_close(). Errors: PEN_E_UNSUPPORTED, PEN_E_DRIVER.
+enum { STK_EXPORT_ALIGN = 64 << 10 };
+PEN_NODISCARD enum pen_status stk_device_export(struct pen_device *dev,
+                                                uint64_t address, size_t bytes,
+                                                const char *owner,
+                                                const char *site, int *fd,
+                                                struct pen_error *err);
+// Take the memory behind a descriptor in: *address is its device address until
+// stk_device_unimport(). The descriptor stays the caller's. In the ledger as
+// an import. Errors: PEN_E_UNSUPPORTED, PEN_E_DRIVER.
+struct stk_import;
+PEN_NODISCARD enum pen_status
+stk_device_import(struct pen_device *dev, int fd, size_t bytes,
+                  const char *owner, const char *site, struct stk_import **out,
+                  uint64_t *address, struct pen_error *err);
+void stk_device_unimport(struct stk_import **import);
+
+// Used bytes of the whole device, and of this process as NVML tells (0 where
+// it does not). Never fails a run: false if nothing is known.
+bool stk_device_usage(struct pen_device *dev, uint64_t *device,
+                      uint64_t *process);
 
 // Load an image (once per device; later calls find it) and look up all its
 // entries. Thread: setup.

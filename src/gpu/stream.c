@@ -182,6 +182,49 @@ static void set_reached(struct stk_stream *s, uint64_t seq)
     }
 }
 
+// --- whether to wait ---------------------------------------------------------
+
+const char *stk_wait_site_name(enum stk_wait_site site)
+{
+    static const char *const names[] = {
+        "none",
+#define X(id, text) #id,
+#include "wait_sites.h"
+#undef X
+    };
+    return site < STK_WAIT_SITES ? names[site] : "unknown";
+}
+
+// Whether a test has this site leave out its wait: to show which tests fail
+// then. Not in an ordinary build.
+#ifdef STK_WAIT_SITES_SWITCH
+static unsigned long switched_off;
+
+static void read_switch(void)
+{
+    const char *number = getenv("PENSTOCK_TEST_NO_WAIT");
+    switched_off = number ? strtoul(number, NULL, 10) : STK_WAIT_NONE;
+}
+
+static bool left_out(enum stk_wait_site site)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_switch);
+    return site != STK_WAIT_NONE && site == switched_off;
+}
+#else
+static bool left_out(enum stk_wait_site site)
+{
+    (void)site;
+    return false;
+}
+#endif
+
+bool stk_point_pending(struct stk_point point, enum stk_wait_site site)
+{
+    return !left_out(site) && !stk_point_reached(point);
+}
+
 // Whether a point is reached, by asking the driver if it is not known. Under
 // the lock, with the context current: the event must not be recorded again
 // between finding and asking it.
@@ -231,7 +274,8 @@ static enum pen_status record_locked(struct stk_stream *s,
 {
     if (s->last >= STK_RUN_AHEAD) {
         const uint64_t oldest = s->last - STK_RUN_AHEAD + 1;
-        if (!ask(s, oldest)) {
+        // stk_point_pending() for who has the lock.
+        if (!left_out(STK_WAIT_EVENT_REUSE) && !ask(s, oldest)) {
             *out = (struct stk_point){ s, oldest };
             return PEN_AGAIN;
         }
@@ -273,21 +317,23 @@ bool stk_stream_has_room(struct stk_stream *stream, unsigned slack,
         return true;
     // More may be recorded while we ask: that is the same as after we asked.
     const uint64_t seq = last - most + 1;
-    if (ask_unlocked(stream, seq))
+    const struct stk_point point = { stream, seq };
+    if (!stk_point_pending(point, STK_WAIT_EVENT_REUSE))
         return true;
-    *oldest = (struct stk_point){ stream, seq };
+    *oldest = point;
     return false;
 }
 
 enum pen_status stk_stream_wait(struct stk_stream *stream,
-                                struct stk_point point, struct pen_error *err)
+                                struct stk_point point, enum stk_wait_site site,
+                                struct pen_error *err)
 {
     struct stk_stream *other = point.stream;
     if (!other || other == stream)
         return PEN_OK;
 
     enum pen_status status = PEN_OK;
-    if (!stk_point_reached(point)) {
+    if (stk_point_pending(point, site)) {
         pthread_mutex_lock(&other->lock);
         if (!known_reached(other, point.seq)) {
             const CUevent event = *slot(other, point.seq);
@@ -397,12 +443,12 @@ static enum pen_status add_waiter(struct stk_stream *s, uint64_t seq,
     return PEN_OK;
 }
 
-enum pen_status stk_point_when(struct stk_point point,
+enum pen_status stk_point_when(struct stk_point point, enum stk_wait_site site,
                                void (*done)(void *cookie), void *cookie,
                                struct pen_error *err)
 {
     struct stk_stream *s = point.stream;
-    bool reached = stk_point_reached(point);
+    bool reached = !stk_point_pending(point, site);
     enum pen_status status = PEN_OK;
     if (!reached) {
         pthread_mutex_lock(&s->lock);
@@ -428,12 +474,13 @@ uint64_t stk_device_blocked(const struct pen_device *dev)
     return atomic_load_explicit(&dev->blocked, memory_order_relaxed);
 }
 
-enum pen_status stk_point_wait(struct stk_point point, struct pen_error *err)
+enum pen_status stk_point_wait(struct stk_point point, enum stk_wait_site site,
+                               struct pen_error *err)
 {
     struct stk_stream *s = point.stream;
     if (!s)
         return PEN_OK;
-    if (!stk_point_reached(point)) {
+    if (stk_point_pending(point, site)) {
         if (must_not_block)
             atomic_fetch_add_explicit(&s->dev->blocked, 1,
                                       memory_order_relaxed);

@@ -42,6 +42,20 @@ PEN_NODISCARD enum pen_status stk_stream_record(struct stk_stream *stream,
 bool stk_stream_has_room(struct stk_stream *stream, unsigned slack,
                          struct stk_point *oldest);
 
+// Where a wait is made (wait_sites.h).
+enum stk_wait_site {
+    STK_WAIT_NONE = 0,  // of who decides again once it is called
+#define X(id, text) STK_WAIT_##id,
+#include "wait_sites.h"
+#undef X
+    STK_WAIT_SITES
+};
+const char *stk_wait_site_name(enum stk_wait_site site);
+
+// Whether somebody at `site` has to wait for a point: it is not reached. The
+// one function through which all waits go. Thread: any.
+bool stk_point_pending(struct stk_point point, enum stk_wait_site site);
+
 // Whether a point is reached. Asks the driver at most once per call; enters
 // its own scope. An error of the driver counts as reached and marks the
 // device lost. Thread: any.
@@ -51,6 +65,7 @@ bool stk_point_reached(struct stk_point point);
 // if it is reached or of the same stream. Thread: data.
 PEN_NODISCARD enum pen_status stk_stream_wait(struct stk_stream *stream,
                                               struct stk_point point,
+                                              enum stk_wait_site site,
                                               struct pen_error *err);
 
 // Call `done` when `point` is reached (at once, on this thread, if it is).
@@ -58,13 +73,13 @@ PEN_NODISCARD enum pen_status stk_stream_wait(struct stk_stream *stream,
 // asked for, lowest first; who asks for a lower one while it waits is called
 // after that wait. `done` is called with no lock held. Points of a lost device
 // count as reached. Thread: any.
-PEN_NODISCARD enum pen_status stk_point_when(struct stk_point point,
-                                             void (*done)(void *cookie),
-                                             void *cookie,
-                                             struct pen_error *err);
+PEN_NODISCARD enum pen_status
+stk_point_when(struct stk_point point, enum stk_wait_site site,
+               void (*done)(void *cookie), void *cookie, struct pen_error *err);
 
 // Block until reached: for setup and teardown only.
 PEN_NODISCARD enum pen_status stk_point_wait(struct stk_point point,
+                                             enum stk_wait_site site,
                                              struct pen_error *err);
 // Say that the calling thread must not wait for the device (workers of a
 // pipeline), or may again. The waits that happen all the same are counted.

@@ -8,6 +8,7 @@
 #include <penstock/plan.h>
 
 #include "../base/str.h"
+#include "../mem/dmabuf.h"
 
 // Most pixels of a picture, whatever its header or a plan claims.
 enum { STK_MAX_PIXELS = 512 * 1000 * 1000 };
@@ -31,7 +32,9 @@ struct stk_base_params {
 struct stk_plan_output {
     struct pen_caps caps;             // largest known; zero fields are unknown
     enum pen_mem_type mem;            // of the pool
-    enum pen_mem_type upgraded_from;  // NONE, or HOST when made HOST_PINNED
+    enum pen_mem_type upgraded_from;  // NONE, or what the module would give if
+                                      // its pool were not made of `mem`
+    enum stk_dmabuf_kind kind;        // of DMABUF
     uint32_t blocks;     // of the pool; 0: forwarded frames or unused
     size_t block_bytes;  // of the largest frame, pitches aligned; also
                          // without a pool; 0: unknown as yet
@@ -54,7 +57,9 @@ struct stk_plan_node {
     struct pen_pin_set in[PEN_MAX_PINS], out[PEN_MAX_PINS];  // narrowed
     bool forwards;  // outputs may be input frames: the class says
                     // so, or a converter that lets frames of its
-                    // target format through
+                    // target format or memory type through
+    bool staged;    // inserted in front of a transfer whose frames do not lie
+                    // in pinned memory because that would be over its budget
     struct stk_plan_output output[PEN_MAX_PINS];
     uint64_t workspace[PEN_MEM_COUNT];  // bytes that the class asks for
 };
@@ -68,7 +73,8 @@ struct stk_plan_edge {
     uint32_t to, to_pin;
     uint32_t depth;  // frames
     enum stk_policy policy;
-    enum pen_mem_type mem;  // of the frames that flow
+    enum pen_mem_type mem;      // of the frames that flow
+    enum stk_dmabuf_kind kind;  // of DMABUF frames
     struct pen_caps caps;
     uint32_t formats;  // mask of formats that may flow
 };
@@ -92,6 +98,8 @@ struct pen_plan {
     uint32_t unknown;                // connected outputs of unknown size
     uint32_t h2d_per_frame, d2h_per_frame;
     uint64_t h2d_bytes_per_frame, d2h_bytes_per_frame;
+    uint32_t h2h_per_frame;  // copies on the host (MemTypeConversion)
+    uint64_t h2h_bytes_per_frame;
     int64_t cost_ns;       // per frame
     uint64_t frames;       // expected; 0: unknown
     const char **paths;    // files and patterns that are touched

@@ -18,6 +18,7 @@
 #include <penstock/frame.h>
 
 #include "../gpu/stream.h"
+#include "type.h"
 
 enum { STK_MAX_READERS = 4 };  // streams of a pipeline
 
@@ -26,11 +27,9 @@ struct stk_pool;
 struct stk_buffer {
     _Atomic uint32_t refs;
     enum pen_mem_type mem;
-    size_t bytes;
-    void *host;                     // HOST, HOST_PINNED
-    uint64_t address;               // device address, or the host address
+    struct stk_block block;
     struct stk_pool *pool;          // where it returns; NULL: foreign
-    struct stk_buffer *next;        // free list of the pool
+    struct stk_buffer *next;        // in the pool
     bool cleared;                   // by the pool, see stk_pool_take()
     void (*release)(void *cookie);  // foreign memory: called at the end
     void *cookie;
@@ -68,6 +67,11 @@ PEN_NODISCARD enum pen_status stk_buffer_stream_ready(struct stk_buffer *buffer,
                                                       unsigned access,
                                                       struct pen_error *err);
 
+// Whether nothing that was queued uses the buffer any more, for who decides on
+// its memory at `site`. If not, *wait (may be NULL) is a point to wait for.
+bool stk_buffer_unused(struct stk_buffer *buffer, enum stk_wait_site site,
+                       struct stk_point *wait);
+
 // Call `done(buffer)` once all points are reached: at once if they are, else
 // on the thread of a stream's reaper. Nobody may use the buffer any more.
 void stk_buffer_when_unused(struct stk_buffer *buffer,
@@ -80,11 +84,17 @@ void stk_buffer_init(struct stk_buffer *buffer, enum pen_mem_type mem);
 void stk_buffer_finish(struct stk_buffer *buffer);
 
 // Wrap foreign memory; `release(cookie)` when the last reference is gone and
-// nothing that was queued uses it any more. Thread: any.
-// Errors: PEN_E_ARG, PEN_E_NOMEM; release is then not called.
-PEN_NODISCARD enum pen_status
-stk_buffer_wrap(enum pen_mem_type mem, void *host, uint64_t address,
-                size_t bytes, void (*release)(void *cookie), void *cookie,
-                struct stk_buffer **out, struct pen_error *err);
+// nothing that was queued uses it any more. What the buffer needs of its own (a
+// duplicated descriptor, a mapping, an import) is entered in `ledger` (NULL:
+// none) under "foreign". Thread: any.
+// Errors: those of pen_frame_wrap(); release is then not called.
+PEN_NODISCARD enum pen_status stk_buffer_wrap(const struct pen_foreign *memory,
+                                              struct stk_ledger *ledger,
+                                              struct stk_buffer **out,
+                                              struct pen_error *err);
+
+// Who may touch the bytes: the host by an address, a stream by an address.
+bool stk_buffer_on_host(const struct stk_buffer *buffer);
+bool stk_buffer_on_stream(const struct stk_buffer *buffer);
 
 #endif  // STK_BUFFER_H

@@ -119,12 +119,12 @@ enum pen_status stk_frame_make(struct stk_frame_pool *pool,
     *out = NULL;
     struct pen_layout layout;
     PEN_TRY(pen_layout_compute(caps, PEN_PITCH_ALIGN, &layout, err));
-    if (layout.bytes > buffer->bytes) {
+    if (layout.bytes > buffer->block.bytes) {
         char text[96];
         pen_caps_text(caps, text, sizeof(text));
         return pen_error_set(err, PEN_E_ARG, 0, "frames",
                              "%s needs %zu bytes, its buffer holds %zu", text,
-                             layout.bytes, buffer->bytes);
+                             layout.bytes, buffer->block.bytes);
     }
 
     pthread_mutex_lock(&pool->lock);
@@ -222,11 +222,11 @@ enum pen_status pen_frame_set_bytes(struct pen_frame *frame, size_t bytes,
                              "(%zu bytes) and cannot be set to %zu",
                              frame->layout.bytes, bytes);
     }
-    if (bytes > frame->buffer->bytes) {
+    if (bytes > frame->buffer->block.bytes) {
         return pen_error_set(err, PEN_E_ARG, 0, pen_kind_name(frame->caps.kind),
                              "a payload of %zu bytes does not fit into the "
                              "buffer of %zu",
-                             bytes, frame->buffer->bytes);
+                             bytes, frame->buffer->block.bytes);
     }
     frame->bytes = bytes;
     return PEN_OK;
@@ -270,13 +270,13 @@ static void fill_view(const struct pen_frame *frame, void *host,
         .width = frame->caps.width,
         .height = frame->caps.height,
         .planes = layout->planes,
-        .bytes = has_layout(frame) ? buffer->bytes : frame->bytes,
+        .bytes = has_layout(frame) ? buffer->block.bytes : frame->bytes,
     };
     for (uint32_t i = 0; i < layout->planes; i++) {
         const size_t offset = layout->plane[i].offset;
         out->plane[i] = (struct pen_plane){
             .host = host ? (char *)host + offset : NULL,
-            .address = buffer->address + offset,
+            .address = buffer->block.address + offset,
             .pitch = layout->plane[i].pitch,
             .row_bytes = layout->plane[i].row_bytes,
             .rows = layout->plane[i].rows,
@@ -289,23 +289,14 @@ static void fill_view(const struct pen_frame *frame, void *host,
     }
 }
 
-static void *map(const struct stk_mem_type *type,
-                 const struct stk_buffer *buffer)
-{
-    if (!type || !(type->caps & STK_MEM_MAP))
-        return NULL;
-    return type->map(buffer->host, buffer->address);
-}
-
 enum pen_status stk_frame_on_host(struct pen_frame *frame, unsigned access,
                                   struct pen_view *out, struct pen_error *err)
 {
     *out = (struct pen_view){ 0 };
     PEN_TRY(check_access(frame, access, err));
 
-    const struct stk_mem_type *type = stk_mem_type(frame->buffer->mem);
     const char *mem = pen_mem_name(frame->buffer->mem);
-    if (!type || !(type->caps & STK_MEM_MAP)) {
+    if (!stk_buffer_on_host(frame->buffer)) {
         return pen_error_set(err, PEN_E_STATE, 0, mem,
                              "the host has no access to a frame in %s; it "
                              "takes a CudaMemCopy of kind DeviceToHost",
@@ -321,13 +312,13 @@ enum pen_status stk_frame_on_host(struct pen_frame *frame, unsigned access,
     }
     // All points of a lost device count as reached: what it should have
     // written is not to be taken for good.
-    if (type->on_stream && dev && stk_device_lost(dev)) {
+    if (stk_buffer_on_stream(frame->buffer) && dev && stk_device_lost(dev)) {
         return pen_error_set(err, PEN_E_LOST, 0, mem,
                              "frame %llu may be incomplete: the device was "
                              "lost by an earlier error",
                              (unsigned long long)frame->index);
     }
-    fill_view(frame, map(type, frame->buffer), out);
+    fill_view(frame, frame->buffer->block.host, out);
     return PEN_OK;
 }
 
@@ -338,28 +329,30 @@ enum pen_status stk_frame_on_stream(struct pen_frame *frame,
     *out = (struct pen_view){ 0 };
     PEN_TRY(check_access(frame, access, err));
 
-    const struct stk_mem_type *type = stk_mem_type(frame->buffer->mem);
     const char *mem = pen_mem_name(frame->buffer->mem);
-    if (!type || !type->on_stream) {
+    if (!stk_buffer_on_stream(frame->buffer)) {
         return pen_error_set(err, PEN_E_STATE, 0, mem,
                              "a stream has no access to a frame in %s; it "
                              "takes HOST_PINNED or CUDA_DEVICE",
                              mem);
     }
     PEN_TRY(stk_buffer_stream_ready(frame->buffer, stream, access, err));
-    fill_view(frame, map(type, frame->buffer), out);
+    fill_view(frame, frame->buffer->block.host, out);
     return PEN_OK;
 }
 
 // --- transfers --------------------------------------------------------------
 
+static bool on_stream(const struct pen_view *view)
+{
+    return view->mem == PEN_MEM_HOST_PINNED || view->mem == PEN_MEM_CUDA_DEVICE;
+}
+
 static enum pen_status copy_kind(const struct pen_view *dst,
                                  const struct pen_view *src,
                                  enum stk_copy_kind *out, struct pen_error *err)
 {
-    const struct stk_mem_type *from = stk_mem_type(src->mem);
-    const struct stk_mem_type *to = stk_mem_type(dst->mem);
-    if (!from || !to || !from->on_stream || !to->on_stream) {
+    if (!on_stream(src) || !on_stream(dst)) {
         return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "transfer",
                              "no stream copies from %s to %s: both ends must "
                              "be HOST_PINNED or CUDA_DEVICE",

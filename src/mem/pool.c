@@ -31,15 +31,7 @@ struct stk_pool {
 
 static void drop_memory(struct stk_pool *pool, struct stk_buffer *buffer)
 {
-    struct stk_block block = {
-        .host = buffer->host,
-        .address = buffer->address,
-        .bytes = buffer->bytes,
-    };
-    pool->type->free(&pool->source, &block);
-    buffer->host = NULL;
-    buffer->address = 0;
-    buffer->bytes = 0;
+    pool->type->free(&pool->source, &buffer->block);
     buffer->cleared = false;
 }
 
@@ -65,9 +57,7 @@ static enum pen_status fill(struct stk_pool *pool, struct stk_buffer *buffer,
                              pool->blocks, each, pen_mem_name(pool->type->type),
                              all, inner.text);
     }
-    buffer->host = block.host;
-    buffer->address = block.address;
-    buffer->bytes = block.bytes;
+    buffer->block = block;
     return PEN_OK;
 }
 
@@ -180,6 +170,8 @@ enum pen_status stk_pool_create(const struct stk_pool_params *p,
         .dev = p->dev,
         .ledger = p->ledger,
         .owner = pool->owner,
+        .reserve = p->reserve_bytes,
+        .kind = p->kind,
     };
     atomic_init(&pool->block_bytes, p->block_bytes);
     pool->blocks = p->blocks;
@@ -272,9 +264,11 @@ static struct stk_buffer *choose(struct stk_pool *pool, size_t block_bytes,
     for (struct stk_buffer *b = pool->first; b; before = b, b = b->next) {
         // Memory of the old size is given back, which is done by the host.
         struct stk_point point;
-        if (stream && b->bytes >= block_bytes)
+        const bool fits = b->block.bytes >= block_bytes;
+        if (stream && fits)
             return unlink_after(pool, before);
-        if (stk_buffer_host_ready(b, PEN_WRITE, &point))
+        if (fits ? stk_buffer_host_ready(b, PEN_WRITE, &point)
+                 : stk_buffer_unused(b, STK_WAIT_GROW, &point))
             return unlink_after(pool, before);
         if (!wait->stream)
             *wait = point;
@@ -290,14 +284,15 @@ static enum pen_status clear(struct stk_buffer *buffer,
 {
     if (!stk_stream_has_room(stream, 0, wait))
         return PEN_AGAIN;
-    PEN_TRY(stk_stream_fill(stream, buffer->address, 0, buffer->bytes, err));
+    PEN_TRY(stk_stream_fill(stream, buffer->block.address, 0,
+                            buffer->block.bytes, err));
 
     struct stk_point point;
     enum pen_status st = PEN_AGAIN;
     while ((st = stk_stream_record(stream, &point, err)) == PEN_AGAIN) {
         // Others took the last place meanwhile. The fill is queued and needs
         // its point: rather slow, once, than wrong.
-        PEN_TRY(stk_point_wait(point, err));
+        PEN_TRY(stk_point_wait(point, STK_WAIT_EVENT_REUSE, err));
     }
     PEN_TRY(st);
     stk_buffer_used(buffer, point, PEN_WRITE);
@@ -321,7 +316,7 @@ static enum pen_status prepare(struct stk_pool *pool, struct stk_buffer *buffer,
                                size_t block_bytes, struct stk_stream *stream,
                                struct stk_point *wait, struct pen_error *err)
 {
-    if (buffer->bytes < block_bytes)
+    if (buffer->block.bytes < block_bytes)
         PEN_TRY(fill(pool, buffer, block_bytes, err));
     if (!stream)
         return PEN_OK;
@@ -350,12 +345,12 @@ enum pen_status stk_pool_take(struct stk_pool *pool, struct stk_stream *stream,
     pool->in_use++;
     pthread_mutex_unlock(&pool->lock);
 
-    const bool stale = buffer->bytes < block_bytes;
+    const bool stale = buffer->block.bytes < block_bytes;
     const enum pen_status st =
         prepare(pool, buffer, block_bytes, stream, wait, err);
 
     pthread_mutex_lock(&pool->lock);
-    if (stale && buffer->bytes >= block_bytes)
+    if (stale && buffer->block.bytes >= block_bytes)
         pool->grown++;
     if (st) {
         append(pool, buffer);
@@ -391,7 +386,7 @@ enum pen_status stk_pool_grow(struct stk_pool *pool, size_t block_bytes,
     struct stk_buffer *list = NULL, *before = NULL, *b = pool->first;
     while (b) {
         struct stk_buffer *next = b->next;
-        if (stk_buffer_host_ready(b, PEN_WRITE, NULL)) {
+        if (stk_buffer_unused(b, STK_WAIT_GROW, NULL)) {
             unlink_after(pool, before);
             b->next = list;
             list = b;

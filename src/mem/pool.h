@@ -3,22 +3,29 @@
 
 // A planned pool: equally sized buffers of one memory type for one output
 // pin, counted by the plan, so that the steady state makes no driver calls
-// for memory. Outstanding buffers keep the pool's storage alive: destroying a
-// pool while buffers are in flight is allowed and leaks nothing.
+// for memory. Free blocks lie in shared places that every thread can reach (no
+// thread keeps one to itself, so none is stranded); taking and giving is one
+// atomic exchange each where threads do not meet. Outstanding buffers keep the
+// pool's storage alive: destroying a pool while buffers are in flight is
+// allowed and leaks nothing.
 
 #include "buffer.h"
 
 struct stk_pool_params {
-    enum pen_mem_type mem;   // HOST, HOST_PINNED or CUDA_DEVICE
-    size_t block_bytes;      // > 0
-    uint32_t blocks;         // most buffers alive at once; > 0
-    struct pen_device *dev;  // for HOST_PINNED and CUDA_DEVICE; borrowed until
+    enum pen_mem_type mem;
+    enum stk_dmabuf_kind kind;  // of DMABUF
+    size_t block_bytes;         // > 0
+    uint32_t blocks;            // most buffers alive at once; > 0
+    uint32_t more_blocks;       // by how many stk_pool_add() may raise that
+    size_t reserve_bytes;    // to which a block of CUDA_DEVICE memory can grow
+                             // where it lies; 0: it is replaced
+    struct pen_device *dev;  // where the type or kind needs one; borrowed until
                              // the last buffer is gone
     struct stk_ledger *ledger;  // borrowed likewise; may be NULL
     const char *owner;          // "module.pin", copied
-    // Called without lock after a buffer came back, so that who waits for one
-    // can try again. May be NULL. Not called any more once the pool is
-    // destroyed.
+    // Called without lock when a buffer comes back (or is added) after
+    // stk_pool_take() had none to give, so that who waits for one can try
+    // again. May be NULL. Not called any more once the pool is destroyed.
     void (*returned)(void *cookie);
     void *cookie;
 };
@@ -39,8 +46,6 @@ void stk_pool_destroy(struct stk_pool **pool);
 // are all reached is given).
 // Device memory is cleared once, on the stream that takes it first: a linear
 // transfer carries the padding of rows along, which no kernel ever writes.
-// Buffers are given in the order in which they came back, so that points are
-// most likely reached.
 // PEN_AGAIN: none can be given now. wait->stream is not NULL if a free one
 // only waits for that point; otherwise `returned` will be called (another
 // thread may call it before this call returns).
@@ -53,7 +58,15 @@ PEN_NODISCARD enum pen_status stk_pool_take(struct stk_pool *pool,
                                             struct stk_point *wait,
                                             struct pen_error *err);
 
-// Replace the blocks by larger ones. Used when a re-planned size is larger.
+// Raise the number of blocks, without touching those that are there. Beyond
+// `more_blocks`: PEN_E_LIMIT. Errors: as stk_pool_create(); what was made
+// stays. Thread: data. Blocks on the driver.
+PEN_NODISCARD enum pen_status
+stk_pool_add(struct stk_pool *pool, uint32_t blocks, struct pen_error *err);
+
+// Make the blocks larger: where they lie if the type can and the reserve
+// suffices (then even while they are in use), else by replacing them. Used
+// when a re-planned size is larger.
 // Free ones whose points are reached now, the others when they are taken
 // next; the old memory goes first, so that the pool never holds more than its
 // blocks of the new size. A size that is not larger changes nothing.

@@ -4,13 +4,7 @@
 
 #include "../base/str.h"
 
-enum { HOST_ALIGN = 64, PAGE = 4096, PAGE_ALIGNED_FROM = 1 << 20 };
-
-static void *map_host(void *host, uint64_t address)
-{
-    (void)address;
-    return host;
-}
+enum { HOST_ALIGN = 64, PAGE = 4096 };
 
 // --- HOST -------------------------------------------------------------------
 
@@ -20,7 +14,7 @@ static enum pen_status host_alloc(const struct stk_mem_source *source,
 {
     *out = (struct stk_block){ 0 };
     // Whole pages for pictures: registration and direct I/O want them.
-    const size_t align = bytes >= PAGE_ALIGNED_FROM ? PAGE : HOST_ALIGN;
+    const size_t align = bytes >= PAGE ? PAGE : HOST_ALIGN;
     size_t size = 0;
     void *memory = NULL;
     if (stk_align(bytes, align, &size))
@@ -62,6 +56,7 @@ static enum pen_status pinned_alloc(const struct stk_mem_source *source,
                              &out->host, err));
     out->address = (uint64_t)(uintptr_t)out->host;
     out->bytes = bytes;
+    out->on_stream = true;
     return PEN_OK;
 }
 
@@ -84,6 +79,7 @@ static enum pen_status device_alloc(const struct stk_mem_source *source,
     PEN_TRY(stk_device_alloc(source->dev, bytes, source->owner, PEN_HERE,
                              &out->address, err));
     out->bytes = bytes;
+    out->on_stream = true;
     return PEN_OK;
 }
 
@@ -102,21 +98,17 @@ static const struct stk_mem_type types[] = {
         .caps = STK_MEM_MAP,
         .alloc = host_alloc,
         .free = host_free,
-        .map = map_host,
     },
     {
         .type = PEN_MEM_HOST_PINNED,
         .caps = STK_MEM_MAP,
         .needs_device = true,
-        .on_stream = true,
         .alloc = pinned_alloc,
         .free = pinned_free,
-        .map = map_host,
     },
     {
         .type = PEN_MEM_CUDA_DEVICE,
         .needs_device = true,
-        .on_stream = true,
         .alloc = device_alloc,
         .free = device_free,
     },

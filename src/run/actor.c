@@ -35,7 +35,8 @@ static enum pen_status wait_for(struct pen_module *m, struct stk_point point,
 {
     if (atomic_exchange(&m->waiting, true))
         return PEN_OK;
-    const enum pen_status st = stk_point_when(point, waited, m, err);
+    const enum pen_status st =
+        stk_point_when(point, STK_WAIT_NONE, waited, m, err);
     if (st != PEN_OK)
         atomic_store(&m->waiting, false);
     return st;
@@ -59,7 +60,7 @@ static enum pen_status park(struct pen_module *m, struct pen_error *err)
         return wait_for(m, m->park_point, err);
     case STK_PARK_STREAM:
         atomic_store(&m->park, STK_PARK_PENDING);
-        return stk_point_when(m->park_point, parked, m, err);
+        return stk_point_when(m->park_point, STK_WAIT_PARK, parked, m, err);
     case STK_PARK_CONTEXT:
         atomic_store(&m->park, STK_PARK_PENDING);
         return stk_device_when_idle(m->pipeline->device, parked, m, err);

@@ -180,7 +180,8 @@ static enum pen_status take_staging(struct pen_module *m, size_t bytes,
 {
     struct pen_pipeline *p = m->pipeline;
     for (struct stk_staging *s = m->staging; s; s = s->next) {
-        if (s->bytes >= bytes && !s->in_call && stk_point_reached(s->point)) {
+        if (s->bytes >= bytes && !s->in_call &&
+            !stk_point_pending(s->point, STK_WAIT_STAGING)) {
             *out = s;
             return PEN_OK;
         }
@@ -211,7 +212,7 @@ static enum pen_status record_now(struct pen_pipeline *p, struct stk_staging *s,
     struct stk_point point = { 0 };
     enum pen_status st = stk_stream_record(p->stream, &point, err);
     while (st == PEN_AGAIN) {
-        PEN_TRY(stk_point_wait(point, err));
+        PEN_TRY(stk_point_wait(point, STK_WAIT_EVENT_REUSE, err));
         st = stk_stream_record(p->stream, &point, err);
     }
     if (st == PEN_OK)
@@ -414,7 +415,7 @@ static bool on_stream(const struct pen_io *io, const struct pen_view *view)
     const uint64_t at = view->plane[0].address;
     for (uint32_t i = 0; i < io->use_count; i++) {
         const struct stk_buffer *b = io->uses[i].frame->buffer;
-        if (at - b->address < b->bytes)
+        if (at - b->block.address < b->block.bytes)
             return true;
     }
     return false;

@@ -617,7 +617,7 @@ static bool wait_for_point(struct pen_pipeline *p, struct stk_point point,
 {
     if (!p->sync_asked) {
         p->sync_asked = true;
-        *st = stk_point_when(point, synced, p, err);
+        *st = stk_point_when(point, STK_WAIT_TEARDOWN, synced, p, err);
         if (*st != PEN_OK) {
             p->sync_asked = false;
             return true;

@@ -68,7 +68,7 @@ static void one_stream_in_order(struct fixture *f)
         FIXTURE_OK(
             stk_stream_copy(s, STK_COPY_D2H, (uintptr_t)down, b, 0, &err));
     }
-    FIXTURE_OK(stk_point_wait(fixture_record(f, s), &err));
+    FIXTURE_OK(stk_point_wait(fixture_record(f, s), STK_WAIT_HOST_READ, &err));
     for (uint32_t i = 0; i < WORDS; i++)
         assert_int_equal(result[i], i >= 4 && i < 7 ? 7 : words[i]);
     assert_int_equal(stk_stream_launches(s), 1);
@@ -118,7 +118,8 @@ static void rows(struct fixture *f)
             FIXTURE_OK(stk_stream_copy_2d(s, STK_COPY_D2H, (uintptr_t)down,
                                           down_pitch, b, b_pitch, W, 0, &err));
         }
-        FIXTURE_OK(stk_point_wait(fixture_record(f, s), &err));
+        FIXTURE_OK(
+            stk_point_wait(fixture_record(f, s), STK_WAIT_HOST_READ, &err));
         for (size_t y = 0; y < H; y++) {
             for (size_t x = 0; x < down_pitch; x++)
                 assert_int_equal(out[y * down_pitch + x],
@@ -164,7 +165,7 @@ static void waits_between_streams(struct fixture *f)
     {
         STK_SCOPE scope = { 0 };
         FIXTURE_OK(stk_scope_enter(&scope, f->dev, &err));
-        FIXTURE_OK(stk_stream_wait(b, written, &err));
+        FIXTURE_OK(stk_stream_wait(b, written, STK_WAIT_STREAM_READ, &err));
         FIXTURE_OK(stk_stream_copy(b, STK_COPY_D2H, (uintptr_t)down, mem, BYTES,
                                    &err));
     }
@@ -172,7 +173,7 @@ static void waits_between_streams(struct fixture *f)
     {
         STK_SCOPE scope = { 0 };
         FIXTURE_OK(stk_scope_enter(&scope, f->dev, &err));
-        FIXTURE_OK(stk_stream_wait(a, read, &err));
+        FIXTURE_OK(stk_stream_wait(a, read, STK_WAIT_STREAM_READ, &err));
     }
     fixture_fill(f, a, mem, 3, WORDS);
     const struct stk_point again = fixture_record(f, a);
@@ -180,7 +181,7 @@ static void waits_between_streams(struct fixture *f)
     assert_false(stk_point_reached(written));
     assert_false(stk_point_reached(read));
     gate_open(&gate);
-    FIXTURE_OK(stk_point_wait(again, &err));
+    FIXTURE_OK(stk_point_wait(again, STK_WAIT_HOST_READ, &err));
     assert_true(stk_point_reached(read));
     for (uint32_t i = 0; i < WORDS; i++)
         assert_int_equal(result[i], 2);
@@ -202,15 +203,18 @@ static void needless_waits(struct fixture *f)
     const struct penemu *emu = fixture_emulator();
     struct stk_stream *a = fixture_stream(f, "a"), *b = fixture_stream(f, "b");
     const struct stk_point done = fixture_record(f, a);
-    FIXTURE_OK(stk_point_wait(done, &err));
+    FIXTURE_OK(stk_point_wait(done, STK_WAIT_HOST_READ, &err));
     const uint64_t before = emu ? emu->penemu_calls("cuStreamWaitEvent") : 0;
 
     STK_SCOPE scope = { 0 };
     FIXTURE_OK(stk_scope_enter(&scope, f->dev, &err));
-    FIXTURE_OK(stk_stream_wait(b, done, &err));
-    FIXTURE_OK(stk_stream_wait(a, fixture_record(f, a), &err));
-    FIXTURE_OK(stk_stream_wait(a, (struct stk_point){ 0 }, &err));
-    FIXTURE_OK(stk_stream_wait(a, (struct stk_point){ b, 0 }, &err));
+    FIXTURE_OK(stk_stream_wait(b, done, STK_WAIT_STREAM_READ, &err));
+    FIXTURE_OK(
+        stk_stream_wait(a, fixture_record(f, a), STK_WAIT_STREAM_READ, &err));
+    FIXTURE_OK(stk_stream_wait(a, (struct stk_point){ 0 }, STK_WAIT_STREAM_READ,
+                               &err));
+    FIXTURE_OK(stk_stream_wait(a, (struct stk_point){ b, 0 },
+                               STK_WAIT_STREAM_READ, &err));
     if (emu)
         assert_int_equal(emu->penemu_calls("cuStreamWaitEvent"), before);
     stk_stream_destroy(&a);
@@ -231,7 +235,8 @@ static void points_count_up(struct fixture *f)
     gate_create(f, &gate);
     assert_true(stk_point_reached((struct stk_point){ 0 }));
     assert_true(stk_point_reached((struct stk_point){ s, 0 }));
-    FIXTURE_OK(stk_point_wait((struct stk_point){ 0 }, &err));
+    FIXTURE_OK(
+        stk_point_wait((struct stk_point){ 0 }, STK_WAIT_HOST_READ, &err));
 
     struct stk_point before[3], after[3];
     for (int i = 0; i < 3; i++)
@@ -241,13 +246,13 @@ static void points_count_up(struct fixture *f)
         after[i] = fixture_record(f, s);
         assert_int_equal(after[i].seq, before[i].seq + 3);
     }
-    FIXTURE_OK(stk_point_wait(before[2], &err));
+    FIXTURE_OK(stk_point_wait(before[2], STK_WAIT_HOST_READ, &err));
     for (int i = 0; i < 3; i++) {
         assert_true(stk_point_reached(before[i]));
         assert_false(stk_point_reached(after[i]));
     }
     gate_open(&gate);
-    FIXTURE_OK(stk_point_wait(after[2], &err));
+    FIXTURE_OK(stk_point_wait(after[2], STK_WAIT_HOST_READ, &err));
     for (int i = 0; i < 3; i++)
         assert_true(stk_point_reached(after[i]));
     stk_stream_destroy(&s);
@@ -267,7 +272,8 @@ static void run_ahead_after(struct fixture *f, unsigned turns)
     struct pen_error why;
     gate_create(f, &gate);
     for (unsigned i = 0; i < turns; i++)
-        FIXTURE_OK(stk_point_wait(fixture_record(f, s), &err));
+        FIXTURE_OK(
+            stk_point_wait(fixture_record(f, s), STK_WAIT_HOST_READ, &err));
 
     assert_true(stk_stream_has_room(s, 0, &oldest));
     assert_true(stk_stream_has_room(s, STK_RUN_AHEAD + 9, &oldest));
@@ -293,10 +299,10 @@ static void run_ahead_after(struct fixture *f, unsigned turns)
     assert_int_equal(oldest.seq, first.seq + 10);
 
     gate_open(&gate);
-    FIXTURE_OK(stk_point_wait(point, &err));
+    FIXTURE_OK(stk_point_wait(point, STK_WAIT_HOST_READ, &err));
     FIXTURE_OK(stk_stream_record(s, &point, &err));
     assert_int_equal(point.seq, first.seq + STK_RUN_AHEAD);
-    FIXTURE_OK(stk_point_wait(point, &err));
+    FIXTURE_OK(stk_point_wait(point, STK_WAIT_HOST_READ, &err));
     stk_stream_destroy(&s);
     gate_free(f, &gate);
 }
@@ -323,14 +329,14 @@ static void blocking_is_counted(struct fixture *f)
     assert_true(stk_stream_handle(s) != 0);
 
     const struct stk_point early = fixture_record(f, s);
-    FIXTURE_OK(stk_point_wait(early, &err));
+    FIXTURE_OK(stk_point_wait(early, STK_WAIT_HOST_READ, &err));
     gate_queue(f, &gate, s);
     const struct stk_point late = fixture_record(f, s);
     stk_thread_must_not_block(true);
-    FIXTURE_OK(stk_point_wait(early, &err));
+    FIXTURE_OK(stk_point_wait(early, STK_WAIT_HOST_READ, &err));
     assert_int_equal(stk_device_blocked(f->dev), 0);
     reaper_opens = &gate;
-    FIXTURE_OK(stk_point_wait(late, &err));
+    FIXTURE_OK(stk_point_wait(late, STK_WAIT_HOST_READ, &err));
     reaper_opens = NULL;
     stk_thread_must_not_block(false);
     assert_int_equal(stk_device_blocked(f->dev), 1);
@@ -380,11 +386,11 @@ static void calls_in_order(struct fixture *f)
         entries[i] = (struct order_entry){ &order, i };
     }
     // The first keeps the reaper busy; the others are asked for back to front.
-    FIXTURE_OK(
-        stk_point_when(order.points[0], called_in_order, &entries[0], &err));
+    FIXTURE_OK(stk_point_when(order.points[0], STK_WAIT_PARK, called_in_order,
+                              &entries[0], &err));
     for (unsigned i = 7; i > 0; i--)
-        FIXTURE_OK(stk_point_when(order.points[i], called_in_order, &entries[i],
-                                  &err));
+        FIXTURE_OK(stk_point_when(order.points[i], STK_WAIT_PARK,
+                                  called_in_order, &entries[i], &err));
     assert_int_equal(order.called.count, 0);
     gate_open(&gate);
     for (unsigned i = 0; i < 8; i++)
@@ -406,12 +412,13 @@ static void reached_calls_at_once(struct fixture *f)
     struct called called;
     called_init(&called);
     const struct stk_point point = fixture_record(f, s);
-    FIXTURE_OK(stk_point_wait(point, &err));
+    FIXTURE_OK(stk_point_wait(point, STK_WAIT_HOST_READ, &err));
     const uint64_t threads = fixture_live(f->ledger, STK_RES_THREAD);
-    FIXTURE_OK(stk_point_when(point, called_back, &called, &err));
-    assert_int_equal(called.count, 1);
     FIXTURE_OK(
-        stk_point_when((struct stk_point){ 0 }, called_back, &called, &err));
+        stk_point_when(point, STK_WAIT_PARK, called_back, &called, &err));
+    assert_int_equal(called.count, 1);
+    FIXTURE_OK(stk_point_when((struct stk_point){ 0 }, STK_WAIT_PARK,
+                              called_back, &called, &err));
     assert_int_equal(called.count, 2);
     assert_int_equal(fixture_live(f->ledger, STK_RES_THREAD), threads);
     stk_stream_destroy(&s);
@@ -442,7 +449,7 @@ static bool add_link(struct chain *c)
         return false;
     (void)stk_stream_has_room(c->stream, 3, &oldest);
     (void)stk_point_reached(point);
-    return stk_point_when(point, next_link, c, &err) == PEN_OK;
+    return stk_point_when(point, STK_WAIT_PARK, next_link, c, &err) == PEN_OK;
 }
 
 // Uses everything from inside a call: that would lock up if a lock were held.
@@ -466,7 +473,7 @@ static void calls_without_lock(struct fixture *f)
     called_init(&c.called);
     gate_queue(f, &gate, c.stream);
     const struct stk_point first = fixture_record(f, c.stream);
-    FIXTURE_OK(stk_point_when(first, next_link, &c, &err));
+    FIXTURE_OK(stk_point_when(first, STK_WAIT_PARK, next_link, &c, &err));
     gate_open(&gate);
     called_wait(&c.called);
     assert_int_equal(c.failed, 0);
@@ -497,7 +504,8 @@ static void reused_events(struct fixture *f)
         gate_queue(f, &early, s);
         const struct stk_point point = fixture_record(f, s);
         stall_reaper = true;
-        FIXTURE_OK(stk_point_when(point, called_back, &called, &err));
+        FIXTURE_OK(
+            stk_point_when(point, STK_WAIT_PARK, called_back, &called, &err));
         sem_wait(&stalled);
         gate_open(&early);
         FIXTURE_OK(stk_device_when_idle(f->dev, called_back, &idle, &err));
@@ -513,7 +521,7 @@ static void reused_events(struct fixture *f)
         called_wait(&called);
         assert_false(stk_point_reached(last));
         gate_open(&late);
-        FIXTURE_OK(stk_point_wait(last, &err));
+        FIXTURE_OK(stk_point_wait(last, STK_WAIT_HOST_READ, &err));
         gate_free(f, &early);
         gate_free(f, &late);
     }
@@ -534,8 +542,8 @@ static void destroy_calls_back(struct fixture *f)
     FIXTURE_OK(stk_device_alloc(f->dev, BYTES, "m", PEN_HERE, &mem, &err));
     for (uint32_t i = 0; i < 40; i++) {
         fixture_fill(f, s, mem, i, WORDS);
-        FIXTURE_OK(
-            stk_point_when(fixture_record(f, s), called_back, &called, &err));
+        FIXTURE_OK(stk_point_when(fixture_record(f, s), STK_WAIT_PARK,
+                                  called_back, &called, &err));
     }
     stk_stream_destroy(&s);
     assert_int_equal(called.count, 40);
@@ -571,19 +579,21 @@ static void *work(void *arg)
         }
         enum pen_status st;
         while ((st = stk_stream_record(w->own, &point, &err)) == PEN_AGAIN) {
-            if (stk_point_wait(point, &err) != PEN_OK)
+            if (stk_point_wait(point, STK_WAIT_HOST_READ, &err) != PEN_OK)
                 w->failed++;
         }
         w->failed += st != PEN_OK;
         // Numbers that one thread is given only grow.
         w->failed += point.seq <= highest;
         highest = point.seq;
-        w->failed += stk_stream_wait(w->other, point, &err) != PEN_OK;
-        w->failed +=
-            stk_point_when(point, called_back, w->called, &err) != PEN_OK;
+        w->failed += stk_stream_wait(w->other, point, STK_WAIT_STREAM_READ,
+                                     &err) != PEN_OK;
+        w->failed += stk_point_when(point, STK_WAIT_PARK, called_back,
+                                    w->called, &err) != PEN_OK;
         if (i % 7 == 0)
-            w->failed += stk_point_wait(point, &err) != PEN_OK ||
-                         !stk_point_reached(point);
+            w->failed +=
+                stk_point_wait(point, STK_WAIT_HOST_READ, &err) != PEN_OK ||
+                !stk_point_reached(point);
     }
     return NULL;
 }
@@ -630,8 +640,8 @@ static void steady_round(struct fixture *f, struct stk_stream *s,
     gate_create(f, &gate);
     gate_queue(f, &gate, s);
     for (int i = 0; i < STK_RUN_AHEAD; i++)
-        FIXTURE_OK(
-            stk_point_when(fixture_record(f, s), called_back, called, &err));
+        FIXTURE_OK(stk_point_when(fixture_record(f, s), STK_WAIT_PARK,
+                                  called_back, called, &err));
     gate_open(&gate);
     for (int i = 0; i < STK_RUN_AHEAD; i++)
         called_wait(called);
@@ -658,14 +668,14 @@ PEN_TEST(in_the_steady_state_nothing_is_allocated)
     gate_create(&f, &gate);
     pen_alloc_fail_arm(0, false);
     for (int i = 0; i < 500; i++) {
-        FIXTURE_OK(
-            stk_point_when(fixture_record(&f, s), called_back, &called, &err));
+        FIXTURE_OK(stk_point_when(fixture_record(&f, s), STK_WAIT_PARK,
+                                  called_back, &called, &err));
         called_wait(&called);
     }
     gate_queue(&f, &gate, s);
     for (int i = 0; i < STK_RUN_AHEAD; i++)
-        FIXTURE_OK(
-            stk_point_when(fixture_record(&f, s), called_back, &called, &err));
+        FIXTURE_OK(stk_point_when(fixture_record(&f, s), STK_WAIT_PARK,
+                                  called_back, &called, &err));
     gate_open(&gate);
     for (int i = 0; i < STK_RUN_AHEAD; i++)
         called_wait(&called);

@@ -115,7 +115,7 @@ static void compare(struct rig *r, uint64_t address, const void *expect,
                            address, bytes, &err));
         OK(stk_stream_record(r->stream, &point, &err));
     }
-    OK(stk_point_wait(point, &err));
+    OK(stk_point_wait(point, STK_WAIT_HOST_READ, &err));
     for (size_t i = 0; i < bytes; i++)
         if (got[i] != want[i])
             fail_msg("%s, %s: byte %zu of %zu is %d, on the host %d", r->binary,

@@ -129,7 +129,7 @@ static enum pen_status run_wait(struct state *s, struct pen_error *err)
 {
     STK_SCOPE scope = { 0 };
     PEN_TRY(stk_scope_enter(&scope, s->f.dev, err));
-    return stk_stream_wait(s->stream, s->point, err);
+    return stk_stream_wait(s->stream, s->point, STK_WAIT_STREAM_READ, err);
 }
 
 static enum pen_status run_copies(struct state *s, struct pen_error *err)
@@ -164,7 +164,7 @@ static enum pen_status run_launch(struct state *s, struct pen_error *err)
 static enum pen_status run_point_wait(struct state *s, struct pen_error *err)
 {
     gate_open(&s->gate);
-    return stk_point_wait(s->point, err);
+    return stk_point_wait(s->point, STK_WAIT_HOST_READ, err);
 }
 
 // Of what happens on another thread only the loss of the device is told.
@@ -182,7 +182,8 @@ static enum pen_status told(struct state *s, struct pen_error *err)
 static enum pen_status run_point_when(struct state *s, struct pen_error *err)
 {
     gate_open(&s->gate);
-    PEN_TRY(stk_point_when(s->point, called_back, &s->called, err));
+    PEN_TRY(
+        stk_point_when(s->point, STK_WAIT_PARK, called_back, &s->called, err));
     return told(s, err);
 }
 
@@ -214,7 +215,8 @@ static enum pen_status run_release(struct state *s, struct pen_error *err)
 static enum pen_status run_release_while_somebody_waits(struct state *s,
                                                         struct pen_error *err)
 {
-    if (stk_point_when(s->point, called_back, &s->called, err) != PEN_OK)
+    if (stk_point_when(s->point, STK_WAIT_PARK, called_back, &s->called, err) !=
+        PEN_OK)
         called_back(&s->called);
     if (stk_device_when_idle(s->f.dev, called_back, &s->called, err) != PEN_OK)
         called_back(&s->called);
@@ -473,8 +475,9 @@ PEN_TEST(without_a_thread_nobody_is_called_and_the_caller_is_told)
     struct pen_error err = { 0 };
     state_create(&s, &log);
     refuse_threads = true;
-    assert_int_equal(stk_point_when(s.point, called_back, &s.called, &err),
-                     PEN_E_NOMEM);
+    assert_int_equal(
+        stk_point_when(s.point, STK_WAIT_PARK, called_back, &s.called, &err),
+        PEN_E_NOMEM);
     assert_int_equal(err.native, 11);
     assert_int_equal(
         stk_device_when_idle(s.f.dev, called_back, &s.called, &err),
@@ -482,7 +485,7 @@ PEN_TEST(without_a_thread_nobody_is_called_and_the_caller_is_told)
     assert_int_equal(fixture_live(s.f.ledger, STK_RES_THREAD), 0);
     // Blocking does without a thread.
     gate_open(&s.gate);
-    assert_int_equal(stk_point_wait(s.point, &err), PEN_OK);
+    assert_int_equal(stk_point_wait(s.point, STK_WAIT_HOST_READ, &err), PEN_OK);
     assert_int_equal(s.called.count, 0);
     refuse_threads = false;
 

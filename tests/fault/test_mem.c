@@ -108,7 +108,7 @@ PEN_TEST(pool_grow_survives_every_failed_allocation)
         struct fixture f = { .ledger = stk_ledger_create(false) };
         struct stk_pool *pool = make_pool(&f, PEN_MEM_HOST, 4096, BLOCKS);
         struct stk_buffer *held = take(pool), *b[BLOCKS - 1];
-        memset(held->host, 9, 4096);
+        memset(held->block.host, 9, 4096);
 
         struct pen_error err = { 0 };
         pen_alloc_fail_arm(nth, false);
@@ -122,11 +122,11 @@ PEN_TEST(pool_grow_survives_every_failed_allocation)
         }
         // The pool has the new size and tries again what is missing.
         assert_int_equal(stk_pool_block_bytes(pool), 8192);
-        assert_int_equal(((uint8_t *)held->host)[4095], 9);
+        assert_int_equal(((uint8_t *)held->block.host)[4095], 9);
         for (int i = 0; i < BLOCKS - 1; i++) {
             b[i] = take(pool);
-            assert_int_equal(b[i]->bytes, 8192);
-            memset(b[i]->host, i, 8192);
+            assert_int_equal(b[i]->block.bytes, 8192);
+            memset(b[i]->block.host, i, 8192);
         }
         struct stk_pool_stats s;
         stk_pool_stats(pool, &s);
@@ -177,7 +177,7 @@ PEN_TEST(a_take_that_cannot_replace_its_block_leaves_it_in_the_pool)
         assert_int_equal(returns, i + 1);
     }
     b = take(pool);
-    assert_int_equal(b->bytes, 1 << 21);
+    assert_int_equal(b->block.bytes, 1 << 21);
     stk_buffer_unref(b);
     stk_pool_destroy(&pool);
     assert_int_equal(live_memory(f.ledger), 0);
@@ -247,8 +247,13 @@ PEN_TEST(a_failed_wrap_leaves_foreign_memory_with_its_owner)
     struct stk_buffer *b = NULL;
     struct pen_error err = { 0 };
     pen_alloc_fail_arm(1, false);
-    const enum pen_status st = stk_buffer_wrap(
-        PEN_MEM_HOST, bytes, 0, 64, must_not_be_called, NULL, &b, &err);
+    const struct pen_foreign memory = {
+        .mem = PEN_MEM_HOST,
+        .host = bytes,
+        .bytes = 64,
+        .release = must_not_be_called,
+    };
+    const enum pen_status st = stk_buffer_wrap(&memory, NULL, &b, &err);
     assert_true(pen_alloc_fail_disarm());
     assert_int_equal(st, PEN_E_NOMEM);
     check_error(&err, st);
@@ -291,7 +296,8 @@ static void frees_without_memory(struct fixture *f)
 
     unsigned called = 0, asked = 0;
     pen_alloc_fail_arm(1, true);
-    while (stk_point_when(p[1], count_call, &called, NULL) == PEN_OK)
+    while (stk_point_when(p[1], STK_WAIT_PARK, count_call, &called, NULL) ==
+           PEN_OK)
         assert_true(++asked < 1u << 20);
     pthread_t opener;
     assert_int_equal(pthread_create(&opener, NULL, open_later, &gate), 0);
@@ -300,7 +306,7 @@ static void frees_without_memory(struct fixture *f)
     assert_true(stk_point_reached(p[0]));
     assert_int_equal(fixture_live(f->ledger, STK_RES_HOST), 1);
 
-    FIXTURE_OK(stk_point_wait(p[1], &err));
+    FIXTURE_OK(stk_point_wait(p[1], STK_WAIT_HOST_READ, &err));
     stk_buffer_unref(late);
     assert_int_equal(fixture_live(f->ledger, STK_RES_HOST), 0);
     assert_int_equal(pthread_join(opener, NULL), 0);
@@ -432,7 +438,7 @@ static bool grow_fails(const struct penemu *emu, enum pen_mem_type mem,
         struct stk_buffer *b[BLOCKS];
         for (int i = 0; i < BLOCKS; i++) {
             b[i] = take(pool);
-            assert_int_equal(b[i]->bytes, 8192);
+            assert_int_equal(b[i]->block.bytes, 8192);
         }
         for (int i = 0; i < BLOCKS; i++)
             stk_buffer_unref(b[i]);
@@ -474,7 +480,7 @@ static bool take_fails(const struct penemu *emu, bool fresh, uint64_t nth,
     assert_int_equal(stk_scope_enter(&scope, f.dev, NULL), PEN_OK);
     if (!fresh) {
         assert_int_equal(stk_pool_take(pool, other, &b, &wait, NULL), PEN_OK);
-        fixture_fill(&f, other, b->address, 1, 1024);
+        fixture_fill(&f, other, b->block.address, 1, 1024);
         stk_buffer_used(b, fixture_record(&f, other), PEN_WRITE);
         stk_buffer_unref(b);
     }

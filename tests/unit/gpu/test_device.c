@@ -348,7 +348,7 @@ static void idle_means_all_streams(struct fixture *f)
     const struct stk_point held = fixture_record(f, b);
     const struct stk_point quick = fixture_record(f, a);
     FIXTURE_OK(stk_device_when_idle(f->dev, called_back, &all, &err));
-    FIXTURE_OK(stk_point_when(quick, called_back, &own, &err));
+    FIXTURE_OK(stk_point_when(quick, STK_WAIT_PARK, called_back, &own, &err));
     // The stream's own point is not kept up by the other stream ...
     called_wait(&own);
     assert_false(stk_point_reached(held));
@@ -420,7 +420,8 @@ PEN_TEST(after_a_sticky_error_nothing_is_good_and_all_is_given_back)
     assert_int_equal(stk_scope_enter(&scope, f.dev, &why), PEN_E_LOST);
     assert_null(scope.dev);
     assert_int_equal(stk_stream_record(stream, &point, &why), PEN_E_LOST);
-    assert_int_equal(stk_point_wait(before, &why), PEN_E_LOST);
+    assert_int_equal(stk_point_wait(before, STK_WAIT_HOST_READ, &why),
+                     PEN_E_LOST);
     assert_int_equal(stk_stream_copy(stream, STK_COPY_H2D, address,
                                      (uintptr_t)pinned, 64, &why),
                      PEN_E_LOST);
@@ -430,7 +431,8 @@ PEN_TEST(after_a_sticky_error_nothing_is_good_and_all_is_given_back)
     assert_true(stk_point_reached(before));
     struct called called;
     called_init(&called);
-    FIXTURE_OK(stk_point_when(before, called_back, &called, &err));
+    FIXTURE_OK(
+        stk_point_when(before, STK_WAIT_PARK, called_back, &called, &err));
     called_wait(&called);
     FIXTURE_OK(stk_device_when_idle(f.dev, called_back, &called, &err));
     called_wait(&called);

@@ -206,9 +206,9 @@ PEN_TEST(a_host_view_shows_the_planes)
     assert_int_equal(v.height, 21);
     assert_int_equal(v.planes, 2);
     assert_int_equal(v.bytes, 8192);
-    assert_ptr_equal(v.plane[0].host, f->buffer->host);
+    assert_ptr_equal(v.plane[0].host, f->buffer->block.host);
     assert_ptr_equal((char *)v.plane[1].host,
-                     (char *)f->buffer->host + 64 * 21);
+                     (char *)f->buffer->block.host + 64 * 21);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(v.plane[i].address, (uintptr_t)v.plane[i].host);
         assert_int_equal(v.plane[i].pitch, 64);

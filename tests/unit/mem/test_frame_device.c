@@ -120,7 +120,7 @@ static void settle(struct pen_frame *frame)
 {
     struct stk_point wait;
     while (!stk_buffer_host_ready(frame->buffer, PEN_WRITE, &wait))
-        FIXTURE_OK(stk_point_wait(wait, &err));
+        FIXTURE_OK(stk_point_wait(wait, STK_WAIT_HOST_READ, &err));
 }
 
 static uint8_t sample(uint64_t seed, unsigned plane, int32_t row, size_t byte)
@@ -182,8 +182,9 @@ PEN_TEST(the_host_has_no_view_of_device_memory)
     assert_int_equal(v.planes, 2);
     assert_null(v.plane[0].host);
     assert_null(v.plane[1].host);
-    assert_int_equal(v.plane[0].address, frame->buffer->address);
-    assert_int_equal(v.plane[1].address, frame->buffer->address + 64 * 21);
+    assert_int_equal(v.plane[0].address, frame->buffer->block.address);
+    assert_int_equal(v.plane[1].address,
+                     frame->buffer->block.address + 64 * 21);
     pen_frame_unref(frame);
     tear_down(&t);
     fixture_close(&f);
@@ -224,7 +225,7 @@ static void not_ready(struct fixture *f)
     assert_int_equal(stk_frame_on_host(frame, PEN_READ, &v, &why), PEN_E_STATE);
     assert_non_null(strstr(why.text, "not reached"));
     gate_open(&gate);
-    FIXTURE_OK(stk_point_wait(p, &err));
+    FIXTURE_OK(stk_point_wait(p, STK_WAIT_HOST_READ, &err));
     on_host(frame, PEN_READ);
     pen_frame_unref(frame);
     tear_down(&t);
@@ -270,10 +271,11 @@ static void stream_waits(struct fixture *f)
     struct pen_frame *frame = make(&t, t.device, other, &caps);
     struct pen_frame *copy = make(&t, t.pinned, NULL, &caps);
     // The first launch may load the kernel, which a closed gate could block.
-    fixture_fill(f, other, frame->buffer->address, 0, 16);
-    FIXTURE_OK(stk_point_wait(fixture_record(f, other), &err));
+    fixture_fill(f, other, frame->buffer->block.address, 0, 16);
+    FIXTURE_OK(
+        stk_point_wait(fixture_record(f, other), STK_WAIT_HOST_READ, &err));
     gate_queue(f, &gate, other);
-    fixture_fill(f, other, frame->buffer->address, 0x07070707, 16);
+    fixture_fill(f, other, frame->buffer->block.address, 0x07070707, 16);
     stk_buffer_used(frame->buffer, fixture_record(f, other), PEN_WRITE);
 
     // Queued before the contents exist; right all the same.
@@ -411,10 +413,12 @@ static void other_pitches(struct fixture *f)
             memset(memory, 0xcd, 1 << 16);
             paint(&host, i + 7);
             transfer(&t, &device, &host);
-            FIXTURE_OK(stk_point_wait(fixture_record(f, t.stream), &err));
+            FIXTURE_OK(stk_point_wait(fixture_record(f, t.stream),
+                                      STK_WAIT_HOST_READ, &err));
             memset(memory, 0xcd, 1 << 16);
             transfer(&t, &host, &device);
-            FIXTURE_OK(stk_point_wait(fixture_record(f, t.stream), &err));
+            FIXTURE_OK(stk_point_wait(fixture_record(f, t.stream),
+                                      STK_WAIT_HOST_READ, &err));
             check(&host, i + 7);
             // Between the rows nothing was written.
             for (uint32_t p = 0; p < host.planes; p++)

@@ -66,8 +66,8 @@ PEN_TEST(the_table_of_memory_types_agrees_with_itself)
         assert_int_equal(t->type, m);
         assert_non_null(t->alloc);
         assert_non_null(t->free);
-        assert_int_equal((t->caps & STK_MEM_MAP) != 0, t->map != NULL);
-        assert_int_equal(t->caps & ~(unsigned)STK_MEM_MAP, 0);
+        assert_int_equal((t->caps & STK_MEM_GROW) != 0, t->grow != NULL);
+        assert_int_equal(t->caps & ~(unsigned)(STK_MEM_MAP | STK_MEM_GROW), 0);
     }
     assert_int_equal(there, PEN_MEM_BIT(PEN_MEM_HOST) |
                                 PEN_MEM_BIT(PEN_MEM_HOST_PINNED) |
@@ -86,13 +86,13 @@ PEN_TEST(all_blocks_are_made_at_once_and_in_the_ledger_by_owner)
     for (int i = 0; i < 5; i++) {
         b[i] = take(pool);
         assert_int_equal(b[i]->mem, PEN_MEM_HOST);
-        assert_int_equal(b[i]->bytes, 1000);
-        assert_int_equal(b[i]->address, (uintptr_t)b[i]->host);
-        assert_int_equal(b[i]->address % 64, 0);
-        memset(b[i]->host, i, 1000);
+        assert_int_equal(b[i]->block.bytes, 1000);
+        assert_int_equal(b[i]->block.address, (uintptr_t)b[i]->block.host);
+        assert_int_equal(b[i]->block.address % 64, 0);
+        memset(b[i]->block.host, i, 1000);
     }
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(((uint8_t *)b[i]->host)[999], i);
+        assert_int_equal(((uint8_t *)b[i]->block.host)[999], i);
         stk_buffer_unref(b[i]);
     }
     assert_int_equal(host_totals(l).added, 5);
@@ -107,8 +107,8 @@ PEN_TEST(large_host_blocks_are_whole_pages)
 {
     struct stk_pool *pool = host_pool((1 << 20) + 1, 2, NULL);
     struct stk_buffer *b = take(pool);
-    assert_int_equal(b->address % 4096, 0);
-    assert_int_equal(b->bytes, (1 << 20) + 1);
+    assert_int_equal(b->block.address % 4096, 0);
+    assert_int_equal(b->block.bytes, (1 << 20) + 1);
     stk_buffer_unref(b);
     stk_pool_destroy(&pool);
 }
@@ -222,20 +222,20 @@ PEN_TEST(growth_replaces_free_blocks_now_and_others_when_taken)
     struct stk_ledger *l = stk_ledger_create(true);
     struct stk_pool *pool = host_pool(100, 3, l);
     struct stk_buffer *held = take(pool);
-    memset(held->host, 7, 100);
+    memset(held->block.host, 7, 100);
     assert_int_equal(stk_pool_grow(pool, 300, NULL), PEN_OK);
     assert_int_equal(stk_pool_block_bytes(pool), 300);
     assert_int_equal(host_totals(l).live_bytes, 700);
-    assert_int_equal(held->bytes, 100);
-    assert_int_equal(((uint8_t *)held->host)[99], 7);
+    assert_int_equal(held->block.bytes, 100);
+    assert_int_equal(((uint8_t *)held->block.host)[99], 7);
 
     struct stk_buffer *a = take(pool), *b = take(pool);
-    assert_int_equal(a->bytes, 300);
-    assert_int_equal(b->bytes, 300);
+    assert_int_equal(a->block.bytes, 300);
+    assert_int_equal(b->block.bytes, 300);
     stk_buffer_unref(held);
     held = take(pool);
-    assert_int_equal(held->bytes, 300);
-    memset(held->host, 8, 300);
+    assert_int_equal(held->block.bytes, 300);
+    memset(held->block.host, 8, 300);
     struct stk_pool_stats s;
     stk_pool_stats(pool, &s);
     assert_int_equal(s.grown, 3);
@@ -271,7 +271,7 @@ PEN_TEST(growth_twice_while_a_block_is_out_gives_the_last_size)
     assert_int_equal(stk_pool_grow(pool, 300, NULL), PEN_OK);
     stk_buffer_unref(b);
     b = take(pool);
-    assert_int_equal(b->bytes, 300);
+    assert_int_equal(b->block.bytes, 300);
     stk_buffer_unref(b);
     stk_pool_destroy(&pool);
 }
@@ -285,11 +285,11 @@ PEN_TEST(buffers_that_are_out_outlive_their_pool)
     struct stk_buffer *a = take(pool), *b = take(pool);
     stk_pool_destroy(&pool);
     assert_int_equal(host_totals(l).live, 2);
-    memset(a->host, 1, a->bytes);
-    memset(b->host, 2, b->bytes);
+    memset(a->block.host, 1, a->block.bytes);
+    memset(b->block.host, 2, b->block.bytes);
     stk_buffer_unref(b);
     assert_int_equal(host_totals(l).live, 1);
-    assert_int_equal(((uint8_t *)a->host)[127], 1);
+    assert_int_equal(((uint8_t *)a->block.host)[127], 1);
     stk_buffer_unref(a);
     assert_int_equal(host_totals(l).live, 0);
     stk_ledger_destroy(&l);
@@ -374,39 +374,51 @@ PEN_TEST(foreign_memory_is_released_with_its_last_reference)
     static char bytes[100];
     unsigned released = 0;
     struct stk_buffer *b = NULL;
-    assert_int_equal(stk_buffer_wrap(PEN_MEM_HOST, bytes, 0, sizeof(bytes),
-                                     release_once, &released, &b, NULL),
-                     PEN_OK);
-    assert_ptr_equal(b->host, bytes);
-    assert_int_equal(b->address, (uintptr_t)bytes);
-    assert_int_equal(b->bytes, 100);
+    struct pen_foreign memory = {
+        .mem = PEN_MEM_HOST,
+        .host = bytes,
+        .bytes = sizeof(bytes),
+        .release = release_once,
+        .cookie = &released,
+    };
+    assert_int_equal(stk_buffer_wrap(&memory, NULL, &b, NULL), PEN_OK);
+    assert_ptr_equal(b->block.host, bytes);
+    assert_int_equal(b->block.address, (uintptr_t)bytes);
+    assert_int_equal(b->block.bytes, 100);
+    assert_true(stk_buffer_on_host(b));
+    assert_false(stk_buffer_on_stream(b));
     stk_buffer_ref(b);
     stk_buffer_unref(b);
     assert_int_equal(released, 0);
     stk_buffer_unref(b);
     assert_int_equal(released, 1);
 
-    assert_int_equal(
-        stk_buffer_wrap(PEN_MEM_HOST, bytes, 0, 1, NULL, NULL, &b, NULL),
-        PEN_OK);
+    memory.release = NULL;
+    assert_int_equal(stk_buffer_wrap(&memory, NULL, &b, NULL), PEN_OK);
     stk_buffer_unref(b);
+}
 
-    struct pen_error err = { 0 };
-    assert_int_equal(stk_buffer_wrap(PEN_MEM_HOST, NULL, 5, 1, release_once,
-                                     &released, &b, &err),
-                     PEN_E_ARG);
-    assert_string_not_equal(err.text, "");
-    assert_int_equal(stk_buffer_wrap(PEN_MEM_HOST, bytes, 0, 0, release_once,
-                                     &released, &b, &err),
-                     PEN_E_ARG);
-    assert_int_equal(stk_buffer_wrap(PEN_MEM_DMABUF, bytes, 0, 1, release_once,
-                                     &released, &b, &err),
-                     PEN_E_ARG);
-    assert_int_equal(stk_buffer_wrap(PEN_MEM_CUDA_DEVICE, bytes, 0, 1,
-                                     release_once, &released, &b, &err),
-                     PEN_E_ARG);
-    assert_null(b);
-    assert_int_equal(released, 1);
+PEN_TEST(foreign_memory_without_address_or_size_is_refused)
+{
+    static char bytes[100];
+    unsigned released = 0;
+    const struct pen_foreign bad[] = {
+        { .mem = PEN_MEM_HOST, .address = 5, .bytes = 1 },
+        { .mem = PEN_MEM_HOST, .host = bytes },
+        { .mem = PEN_MEM_CUDA_DEVICE, .host = bytes, .bytes = 1 },
+        { .mem = PEN_MEM_NONE, .host = bytes, .bytes = 1 },
+    };
+    struct stk_buffer *b = NULL;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct pen_foreign memory = bad[i];
+        struct pen_error err = { 0 };
+        memory.release = release_once;
+        memory.cookie = &released;
+        assert_int_equal(stk_buffer_wrap(&memory, NULL, &b, &err), PEN_E_ARG);
+        assert_string_not_equal(err.text, "");
+        assert_null(b);
+    }
+    assert_int_equal(released, 0);
 }
 
 // --- threads ----------------------------------------------------------------
@@ -432,15 +444,15 @@ static void *use_pool(void *cookie)
             u->again++;
             continue;
         }
-        u->wrong |= st != PEN_OK || b->bytes < BYTES;
+        u->wrong |= st != PEN_OK || b->block.bytes < BYTES;
         if (u->wrong)
             return NULL;
         // Two owners of a block would see each other's marks.
-        memset(b->host, u->mark, b->bytes);
+        memset(b->block.host, u->mark, b->block.bytes);
         stk_buffer_ref(b);
         stk_buffer_unref(b);
-        const unsigned char *bytes = b->host;
-        u->wrong |= bytes[0] != u->mark || bytes[b->bytes - 1] != u->mark;
+        const unsigned char *bytes = b->block.host;
+        u->wrong |= bytes[0] != u->mark || bytes[b->block.bytes - 1] != u->mark;
         stk_buffer_unref(b);
         u->got++;
     }
@@ -603,6 +615,7 @@ PEN_TEST_MAIN(PEN_CASE(the_table_of_memory_types_agrees_with_itself),
               PEN_CASE(each_return_is_told_until_the_pool_is_destroyed),
               PEN_CASE(who_is_told_of_a_return_may_take_at_once),
               PEN_CASE(foreign_memory_is_released_with_its_last_reference),
+              PEN_CASE(foreign_memory_without_address_or_size_is_refused),
               PEN_CASE(threads_never_share_a_block_also_while_the_pool_grows),
               PEN_CASE(buffers_may_come_back_while_the_pool_is_destroyed),
               PEN_CASE(destroying_a_pool_waits_for_a_callback_that_runs))

@@ -69,7 +69,8 @@ static void warm_up(struct fixture *f, struct stk_stream *stream)
     uint64_t address = 0;
     FIXTURE_OK(stk_device_alloc(f->dev, 256, "test", PEN_HERE, &address, &err));
     fixture_fill(f, stream, address, 0, 64);
-    FIXTURE_OK(stk_point_wait(fixture_record(f, stream), &err));
+    FIXTURE_OK(
+        stk_point_wait(fixture_record(f, stream), STK_WAIT_HOST_READ, &err));
     stk_device_free(f->dev, address, 256);
 }
 
@@ -97,16 +98,16 @@ PEN_TEST(blocks_of_both_device_types_are_accounted_by_owner)
 
     struct stk_buffer *b = take(&f, pinned, NULL);
     assert_int_equal(b->mem, PEN_MEM_HOST_PINNED);
-    assert_int_equal(b->address, (uintptr_t)b->host);
-    assert_int_equal(b->address % 64, 0);
-    memset(b->host, 0x5a, 5000);
+    assert_int_equal(b->block.address, (uintptr_t)b->block.host);
+    assert_int_equal(b->block.address % 64, 0);
+    memset(b->block.host, 0x5a, 5000);
     stk_buffer_unref(b);
 
     b = take(&f, device, NULL);
     assert_int_equal(b->mem, PEN_MEM_CUDA_DEVICE);
-    assert_null(b->host);
-    assert_true(b->address != 0);
-    assert_int_equal(b->address % 64, 0);
+    assert_null(b->block.host);
+    assert_true(b->block.address != 0);
+    assert_int_equal(b->block.address % 64, 0);
     stk_buffer_unref(b);
 
     stk_pool_destroy(&pinned);
@@ -122,7 +123,7 @@ static void is_cleared(struct fixture *f)
     struct stk_pool *pinned = make_pool(f, PEN_MEM_HOST_PINNED, BYTES, 1);
     struct stk_pool *device = make_pool(f, PEN_MEM_CUDA_DEVICE, BYTES, 1);
     struct stk_buffer *host = take(f, pinned, NULL);
-    uint32_t *words = host->host;
+    uint32_t *words = host->block.host;
 
     for (int round = 0; round < 3; round++) {
         memset(words, 0xee, BYTES);
@@ -130,11 +131,12 @@ static void is_cleared(struct fixture *f)
         {
             STK_SCOPE scope = { 0 };
             FIXTURE_OK(stk_scope_enter(&scope, f->dev, &err));
-            FIXTURE_OK(stk_stream_copy(s, STK_COPY_D2H, host->address,
-                                       b->address, BYTES, &err));
+            FIXTURE_OK(stk_stream_copy(s, STK_COPY_D2H, host->block.address,
+                                       b->block.address, BYTES, &err));
         }
-        fixture_fill(f, s, b->address, 0x1234567, BYTES / 4);
-        FIXTURE_OK(stk_point_wait(use(f, b, s, PEN_WRITE), &err));
+        fixture_fill(f, s, b->block.address, 0x1234567, BYTES / 4);
+        FIXTURE_OK(
+            stk_point_wait(use(f, b, s, PEN_WRITE), STK_WAIT_HOST_READ, &err));
         for (int i = 0; i < BYTES / 4; i++)
             assert_int_equal(words[i], round ? 0x1234567 : 0);
         stk_buffer_unref(b);
@@ -169,11 +171,11 @@ static void clearing_has_a_point(struct fixture *f)
     struct stk_buffer *b = take(f, pool, t);
     if (fixture_emulator())
         assert_int_equal(waits_queued(), before + 1);
-    fixture_fill(f, t, b->address, 1, 1024);
+    fixture_fill(f, t, b->block.address, 1, 1024);
     const struct stk_point p = use(f, b, t, PEN_WRITE);
     assert_false(stk_point_reached(p));
     gate_open(&gate);
-    FIXTURE_OK(stk_point_wait(p, &err));
+    FIXTURE_OK(stk_point_wait(p, STK_WAIT_HOST_READ, &err));
     stk_buffer_unref(b);
     stk_pool_destroy(&pool);
     stk_stream_destroy(&t);
@@ -210,7 +212,7 @@ static void host_takes_reached(struct fixture *f)
     take_again(pool, NULL);
 
     gate_open(&gate);
-    FIXTURE_OK(stk_point_wait(q, &err));
+    FIXTURE_OK(stk_point_wait(q, STK_WAIT_HOST_READ, &err));
     assert_ptr_equal(take(f, pool, NULL), a);
     assert_ptr_equal(take(f, pool, NULL), c);
     stk_buffer_unref(a);
@@ -257,7 +259,7 @@ static void streams_wait_for_others(struct fixture *f)
     const struct stk_point behind = use(f, b, s[1], PEN_WRITE);
     assert_false(stk_point_reached(behind));
     gate_open(&gate[0]);
-    FIXTURE_OK(stk_point_wait(behind, &err));
+    FIXTURE_OK(stk_point_wait(behind, STK_WAIT_HOST_READ, &err));
 
     // Read by two others after a write by the taker: two waits.
     gate_queue(f, &gate[1], s[0]);
@@ -272,7 +274,7 @@ static void streams_wait_for_others(struct fixture *f)
     const struct stk_point last = use(f, b, s[1], PEN_WRITE);
     assert_false(stk_point_reached(last));
     gate_open(&gate[1]);
-    FIXTURE_OK(stk_point_wait(last, &err));
+    FIXTURE_OK(stk_point_wait(last, STK_WAIT_HOST_READ, &err));
 
     // All reached: none.
     stk_buffer_unref(b);
@@ -305,7 +307,7 @@ static void old_contents_are_read(struct fixture *f)
     struct stk_buffer *host = take(f, pinned, NULL);
 
     struct stk_buffer *b = take(f, device, writer);
-    fixture_fill(f, writer, b->address, 0xaaaaaaaa, WORDS);
+    fixture_fill(f, writer, b->block.address, 0xaaaaaaaa, WORDS);
     use(f, b, writer, PEN_WRITE);
 
     gate_queue(f, &gate, reader);
@@ -313,21 +315,21 @@ static void old_contents_are_read(struct fixture *f)
         STK_SCOPE scope = { 0 };
         FIXTURE_OK(stk_scope_enter(&scope, f->dev, &err));
         FIXTURE_OK(stk_buffer_stream_ready(b, reader, PEN_READ, &err));
-        FIXTURE_OK(stk_stream_copy(reader, STK_COPY_D2H, host->address,
-                                   b->address, 4 * WORDS, &err));
+        FIXTURE_OK(stk_stream_copy(reader, STK_COPY_D2H, host->block.address,
+                                   b->block.address, 4 * WORDS, &err));
     }
     const struct stk_point read = use(f, b, reader, PEN_READ);
 
     // The block goes round while the copy waits behind its gate.
     stk_buffer_unref(b);
     b = take(f, device, writer);
-    fixture_fill(f, writer, b->address, 0xbbbbbbbb, WORDS);
+    fixture_fill(f, writer, b->block.address, 0xbbbbbbbb, WORDS);
     const struct stk_point written = use(f, b, writer, PEN_WRITE);
     gate_open(&gate);
-    FIXTURE_OK(stk_point_wait(written, &err));
-    FIXTURE_OK(stk_point_wait(read, &err));
+    FIXTURE_OK(stk_point_wait(written, STK_WAIT_HOST_READ, &err));
+    FIXTURE_OK(stk_point_wait(read, STK_WAIT_HOST_READ, &err));
     for (int i = 0; i < WORDS; i++)
-        assert_int_equal(((uint32_t *)host->host)[i], 0xaaaaaaaa);
+        assert_int_equal(((uint32_t *)host->block.host)[i], 0xaaaaaaaa);
 
     stk_buffer_unref(b);
     stk_buffer_unref(host);
@@ -354,21 +356,21 @@ static void grows_later(struct fixture *f)
     const struct stk_point p = use(f, a, s, PEN_READ);
     stk_buffer_unref(a);
     stk_buffer_unref(b);
-    void *old = a->host;
+    void *old = a->block.host;
 
     FIXTURE_OK(stk_pool_grow(pool, 640, &err));
-    assert_ptr_equal(a->host, old);  // the stream may still read it
-    assert_int_equal(a->bytes, 64);
-    assert_int_equal(b->bytes, 640);
+    assert_ptr_equal(a->block.host, old);  // the stream may still read it
+    assert_int_equal(a->block.bytes, 64);
+    assert_int_equal(b->block.bytes, 640);
     // Not even for its own stream: the memory has to go, which the host does.
     assert_ptr_equal(take(f, pool, s), b);
     const struct stk_point wait = take_again(pool, s);
     assert_int_equal(wait.seq, p.seq);
 
     gate_open(&gate);
-    FIXTURE_OK(stk_point_wait(wait, &err));
+    FIXTURE_OK(stk_point_wait(wait, STK_WAIT_HOST_READ, &err));
     assert_ptr_equal(take(f, pool, s), a);
-    assert_int_equal(a->bytes, 640);
+    assert_int_equal(a->block.bytes, 640);
     stk_buffer_unref(a);
     stk_buffer_unref(b);
     stk_pool_destroy(&pool);
@@ -390,8 +392,9 @@ PEN_TEST(grown_device_blocks_are_cleared_again)
     struct stk_pool *pinned = make_pool(&f, PEN_MEM_HOST_PINNED, 4096, 1);
     struct stk_buffer *host = take(&f, pinned, NULL);
     struct stk_buffer *b = take(&f, device, s);
-    fixture_fill(&f, s, b->address, ~0u, 256);
-    FIXTURE_OK(stk_point_wait(use(&f, b, s, PEN_WRITE), &err));
+    fixture_fill(&f, s, b->block.address, ~0u, 256);
+    FIXTURE_OK(
+        stk_point_wait(use(&f, b, s, PEN_WRITE), STK_WAIT_HOST_READ, &err));
     stk_buffer_unref(b);
     FIXTURE_OK(stk_pool_grow(device, 4096, &err));
     struct stk_ledger_totals t;
@@ -401,16 +404,17 @@ PEN_TEST(grown_device_blocks_are_cleared_again)
 
     for (int i = 0; i < 2; i++) {
         b = take(&f, device, s);
-        memset(host->host, 0xee, 4096);
+        memset(host->block.host, 0xee, 4096);
         {
             STK_SCOPE scope = { 0 };
             FIXTURE_OK(stk_scope_enter(&scope, f.dev, &err));
-            FIXTURE_OK(stk_stream_copy(s, STK_COPY_D2H, host->address,
-                                       b->address, 4096, &err));
+            FIXTURE_OK(stk_stream_copy(s, STK_COPY_D2H, host->block.address,
+                                       b->block.address, 4096, &err));
         }
-        FIXTURE_OK(stk_point_wait(use(&f, b, s, PEN_WRITE), &err));
+        FIXTURE_OK(
+            stk_point_wait(use(&f, b, s, PEN_WRITE), STK_WAIT_HOST_READ, &err));
         for (int k = 0; k < 4096; k++)
-            assert_int_equal(((uint8_t *)host->host)[k], 0);
+            assert_int_equal(((uint8_t *)host->block.host)[k], 0);
         stk_buffer_unref(b);
     }
     stk_buffer_unref(host);
@@ -427,7 +431,7 @@ static void destroy_waits(struct fixture *f)
     struct stk_stream *s = fixture_stream(f, "s");
     struct stk_pool *pool = make_pool(f, PEN_MEM_CUDA_DEVICE, 4096, 2);
     struct stk_buffer *b = take(f, pool, s);
-    fixture_fill(f, s, b->address, 1, 1024);
+    fixture_fill(f, s, b->block.address, 1, 1024);
     const struct stk_point p = use(f, b, s, PEN_WRITE);
     stk_buffer_unref(b);
     stk_pool_destroy(&pool);
@@ -489,8 +493,14 @@ static void foreign_is_released(struct fixture *f)
     struct gate gate;
     gate_create(f, &gate);
     struct stk_buffer *b = NULL;
-    FIXTURE_OK(stk_buffer_wrap(PEN_MEM_HOST, bytes, 0, sizeof(bytes),
-                               count_release, &released, &b, &err));
+    const struct pen_foreign memory = {
+        .mem = PEN_MEM_HOST,
+        .host = bytes,
+        .bytes = sizeof(bytes),
+        .release = count_release,
+        .cookie = &released,
+    };
+    FIXTURE_OK(stk_buffer_wrap(&memory, NULL, &b, &err));
     gate_queue(f, &gate, s);
     use(f, b, s, PEN_READ);
     stk_buffer_unref(b);
@@ -527,7 +537,7 @@ static void readiness(struct fixture *f)
     assert_false(stk_buffer_host_ready(b, PEN_WRITE, &wait));
     assert_int_equal(wait.seq, read.seq);
     gate_open(&gate[0]);
-    FIXTURE_OK(stk_point_wait(read, &err));
+    FIXTURE_OK(stk_point_wait(read, STK_WAIT_HOST_READ, &err));
     assert_true(stk_buffer_host_ready(b, PEN_WRITE, &wait));
 
     // A writer keeps everybody out.
@@ -633,7 +643,7 @@ static void *read_often(void *cookie)
         struct stk_point p;
         enum pen_status st;
         while ((st = stk_stream_record(r->stream, &p, NULL)) == PEN_AGAIN)
-            r->failed |= stk_point_wait(p, NULL) != PEN_OK;
+            r->failed |= stk_point_wait(p, STK_WAIT_HOST_READ, NULL) != PEN_OK;
         r->failed |= st != PEN_OK;
         stk_buffer_used(r->buffer, p, PEN_READ);
         stk_buffer_host_ready(r->buffer, PEN_READ | PEN_WRITE, NULL);

@@ -626,7 +626,8 @@ static void delayed_elsewhere(struct fixture *f)
         gate_open(&gate);
         wait_for_more(&r, before + 50);
         sync_end(&r);
-        assert_int_equal(stk_point_wait(late, NULL), PEN_OK);
+        assert_int_equal(stk_point_wait(late, STK_WAIT_HOST_READ, NULL),
+                         PEN_OK);
         gate_free(f, &gate);
         stk_stream_destroy(&other);
     }
