@@ -60,6 +60,14 @@ PEN_TEST(no_ledger_is_accepted)
     stk_ledger_set_steady(NULL, true);
     assert_int_equal(totals(NULL, STK_RES_HOST).live, 0);
     assert_int_equal(entries(NULL).calls, 0);
+    char text[8] = "x";
+    stk_ledger_set_limit(NULL, PEN_MEM_BIT(PEN_MEM_HOST), 1);
+    assert_int_equal(stk_ledger_reserve(NULL, STK_RES_HOST, 2, "a", NULL),
+                     PEN_OK);
+    stk_ledger_enter(NULL, STK_RES_HOST, 1, 2, "a", "b");
+    stk_ledger_cancel(NULL, STK_RES_HOST, 2);
+    stk_ledger_largest(NULL, PEN_MEM_BIT(PEN_MEM_HOST), text, sizeof(text));
+    assert_string_equal(text, "");
     stk_ledger_destroy(&none);
 }
 
@@ -322,6 +330,259 @@ PEN_TEST(each_failing_allocation_leaves_the_ledger_right)
     }
 }
 
+// --- limits -----------------------------------------------------------------
+
+enum { HOST = PEN_MEM_BIT(PEN_MEM_HOST) };
+enum { PINNED = PEN_MEM_BIT(PEN_MEM_HOST_PINNED) };
+
+static bool fits(struct stk_ledger *l, enum stk_res res, uint64_t bytes)
+{
+    struct pen_error err = { 0 };
+    const enum pen_status st = stk_ledger_reserve(l, res, bytes, "asker", &err);
+    assert_int_equal(st, st == PEN_OK ? PEN_OK : PEN_E_LIMIT);
+    assert_int_equal(err.status, st);
+    return st == PEN_OK;
+}
+
+PEN_TEST(a_limit_is_exact_to_the_byte)
+{
+    struct stk_ledger *l = stk_ledger_create(false);
+    assert_true(fits(l, STK_RES_HOST, UINT64_MAX));  // there is none
+    stk_ledger_set_limit(l, HOST, 100);
+    assert_false(fits(l, STK_RES_HOST, 101));
+    assert_false(fits(l, STK_RES_HOST, UINT64_MAX));
+    assert_true(fits(l, STK_RES_HOST, 60));
+    stk_ledger_enter(l, STK_RES_HOST, 1, 60, "a", "s");
+    assert_false(fits(l, STK_RES_HOST, 41));
+    assert_true(fits(l, STK_RES_HOST, 40));
+    // Reserved and not yet entered: full, but not in the totals.
+    assert_int_equal(totals(l, STK_RES_HOST).live_bytes, 60);
+    assert_int_equal(totals(l, STK_RES_HOST).peak_bytes, 60);
+    assert_false(fits(l, STK_RES_HOST, 1));
+    assert_true(fits(l, STK_RES_HOST, 0));
+    stk_ledger_cancel(l, STK_RES_HOST, 40);
+    assert_int_equal(totals(l, STK_RES_HOST).peak_bytes, 60);
+    assert_true(fits(l, STK_RES_HOST, 40));
+    stk_ledger_enter(l, STK_RES_HOST, 2, 40, "a", "s");
+    stk_ledger_remove(l, STK_RES_HOST, 1, 60);
+    assert_false(fits(l, STK_RES_HOST, 61));
+    assert_true(fits(l, STK_RES_HOST, 60));
+    stk_ledger_cancel(l, STK_RES_HOST, 60);
+    stk_ledger_remove(l, STK_RES_HOST, 2, 40);
+    stk_ledger_destroy(&l);
+}
+
+PEN_TEST(what_asks_no_limit_counts_against_it)
+{
+    struct stk_ledger *l = stk_ledger_create(false);
+    stk_ledger_add(l, STK_RES_HOST, 1, 30, "a", "s");
+    stk_ledger_set_limit(l, HOST, 100);  // what is live already counts
+    assert_false(fits(l, STK_RES_HOST, 71));
+    stk_ledger_add(l, STK_RES_HOST, 2, 170, "a", "s");
+    assert_false(fits(l, STK_RES_HOST, 1));
+    assert_true(fits(l, STK_RES_HOST, 0));
+    assert_true(fits(l, STK_RES_HOST_PINNED, 1000));  // another type
+    assert_true(fits(l, STK_RES_STREAM, 1000));       // no memory at all
+    stk_ledger_remove(l, STK_RES_HOST, 2, 170);
+    assert_false(fits(l, STK_RES_HOST, 71));
+    assert_true(fits(l, STK_RES_HOST, 70));
+    stk_ledger_set_limit(l, HOST, 200);  // the same mask again: a new number
+    assert_true(fits(l, STK_RES_HOST, 100));
+    assert_false(fits(l, STK_RES_HOST, 1));
+    stk_ledger_set_limit(l, HOST, 0);  // none any more
+    assert_true(fits(l, STK_RES_HOST, 1 << 20));
+    stk_ledger_remove(l, STK_RES_HOST, 1, 30);
+    stk_ledger_destroy(&l);
+}
+
+PEN_TEST(a_refusal_by_one_limit_takes_nothing_from_another)
+{
+    struct stk_ledger *l = stk_ledger_create(false);
+    stk_ledger_set_limit(l, PINNED, 80);
+    stk_ledger_set_limit(l, HOST | PINNED, 100);
+    assert_true(fits(l, STK_RES_HOST, 50));
+    assert_false(fits(l, STK_RES_HOST_PINNED, 60));  // 110 together
+    assert_true(fits(l, STK_RES_HOST_PINNED, 50));
+    assert_false(fits(l, STK_RES_HOST, 1));
+    stk_ledger_cancel(l, STK_RES_HOST, 50);
+    assert_false(fits(l, STK_RES_HOST_PINNED, 31));  // 81 pinned
+    assert_true(fits(l, STK_RES_HOST_PINNED, 30));
+    stk_ledger_destroy(&l);
+}
+
+PEN_TEST(masks_beyond_the_last_place_are_ignored)
+{
+    struct stk_ledger *l = stk_ledger_create(false);
+    // Eight masks without the bit of HOST.
+    for (uint32_t mems = 1; mems <= STK_MAX_LIMITS; mems++)
+        stk_ledger_set_limit(l, mems << 2, 10);
+    stk_ledger_set_limit(l, HOST, 10);
+    assert_true(fits(l, STK_RES_HOST, 1000));
+    assert_false(fits(l, STK_RES_HOST_PINNED, 11));
+    stk_ledger_destroy(&l);
+}
+
+PEN_TEST(a_refusal_names_sizes_and_the_three_largest_owners)
+{
+    struct stk_ledger *l = stk_ledger_create(true);
+    stk_ledger_set_limit(l, HOST | PINNED, 8 << 20);
+    stk_ledger_add(l, STK_RES_HOST, 1, 1 << 20, "blur.out", "s");
+    stk_ledger_add(l, STK_RES_HOST, 2, 512 << 10, "small", "s");
+    stk_ledger_add(l, STK_RES_HOST_PINNED, 3, 2 << 20, "read.out", "s");
+    stk_ledger_add(l, STK_RES_HOST, 4, 2 << 20, "read.out", "s");
+    stk_ledger_add(l, STK_RES_HOST, 5, 1 << 20, "add.out", "s");
+    stk_ledger_add(l, STK_RES_CUDA_DEVICE, 6, 9 << 20, "device", "s");
+    stk_ledger_add(l, STK_RES_HOST, 7, 5 << 20, "gone", "s");
+    stk_ledger_remove(l, STK_RES_HOST, 7, 5 << 20);
+
+    struct pen_error err;
+    assert_int_equal(
+        stk_ledger_reserve(l, STK_RES_HOST, 2 << 20, "late.out", &err),
+        PEN_E_LIMIT);
+    assert_string_equal(err.where, "late.out");
+    assert_string_equal(
+        err.text, "2.00 MiB more of HOST and HOST_PINNED is over the budget of "
+                  "8.00 MiB, of which 6.50 MiB are in use: read.out 4.00 MiB, "
+                  "add.out 1.00 MiB, blur.out 1.00 MiB");
+
+    char text[64];
+    stk_ledger_largest(l, PINNED, text, sizeof(text));
+    assert_string_equal(text, ": read.out 2.00 MiB");
+    stk_ledger_largest(l, PEN_MEM_BIT(PEN_MEM_DMABUF), text, sizeof(text));
+    assert_string_equal(text, "");
+    stk_ledger_largest(l, HOST, text, 12);  // cut, not overrun
+    assert_string_equal(text, ": read.out ");
+    stk_ledger_largest(l, HOST, text, 0);
+    stk_ledger_destroy(&l);
+}
+
+PEN_TEST(without_sites_a_refusal_names_no_owner)
+{
+    struct stk_ledger *l = stk_ledger_create(false);
+    stk_ledger_set_limit(l, HOST, 100);
+    stk_ledger_add(l, STK_RES_HOST, 1, 100, "a", "s");
+    struct pen_error err;
+    assert_int_equal(stk_ledger_reserve(l, STK_RES_HOST, 1, "b", &err),
+                     PEN_E_LIMIT);
+    assert_string_equal(err.text, "1 B more of HOST is over the budget of "
+                                  "100 B, of which 100 B are in use");
+    stk_ledger_destroy(&l);
+}
+
+PEN_TEST(the_largest_owners_of_random_ledgers_are_the_largest)
+{
+    enum { OWNERS = 12 };
+    for (uint64_t seed = 1; seed <= pen_test_seeds(50, 1000); seed++) {
+        uint64_t random = seed, sum[OWNERS] = { 0 };
+        struct stk_ledger *l = stk_ledger_create(true);
+        const unsigned count = pen_test_random(&random) % 40;
+        for (unsigned k = 0; k < count; k++) {
+            const unsigned o = pen_test_random(&random) % OWNERS;
+            const uint64_t bytes = 1 + pen_test_random(&random) % 50;
+            char owner[8];
+            snprintf(owner, sizeof(owner), "o%02u", o);
+            stk_ledger_add(l, STK_RES_HOST, k, bytes, owner, "s");
+            sum[o] += bytes;
+        }
+        char expected[128] = "", text[128];
+        for (unsigned rank = 0; rank < 3; rank++) {
+            unsigned best = 0;
+            for (unsigned o = 1; o < OWNERS; o++)
+                best = sum[o] > sum[best] ? o : best;
+            const size_t used = strlen(expected);
+            if (sum[best])
+                snprintf(expected + used, sizeof(expected) - used,
+                         "%s o%02u %u B", rank ? "," : ":", best,
+                         (unsigned)sum[best]);
+            sum[best] = 0;
+        }
+        stk_ledger_largest(l, HOST, text, sizeof(text));
+        assert_string_equal(text, expected);
+        stk_ledger_destroy(&l);
+    }
+}
+
+enum { BLOCK = 10, LIMIT = 35 };
+
+struct claims {
+    struct work work;
+    _Atomic uint64_t *held, *most, *granted, *wrong;
+};
+
+static void *claim_and_return(void *cookie)
+{
+    const struct claims *c = cookie;
+    struct stk_ledger *l = c->work.ledger;
+    const enum stk_res res =
+        c->work.number % 2 ? STK_RES_HOST : STK_RES_HOST_PINNED;
+    pthread_barrier_wait(c->work.barrier);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (stk_ledger_reserve(l, res, BLOCK, "t", NULL) != PEN_OK)
+            continue;
+        const uint64_t now = atomic_fetch_add(c->held, BLOCK) + BLOCK;
+        uint64_t most = atomic_load(c->most);
+        while (now > most && !atomic_compare_exchange_weak(c->most, &most, now))
+            ;
+        atomic_fetch_add(c->granted, 1);
+        // What can never fit is refused, and must not make others fail.
+        if (stk_ledger_reserve(l, res, LIMIT + 1, "t", NULL) == PEN_OK)
+            atomic_fetch_add(c->wrong, 1);
+        atomic_fetch_sub(c->held, BLOCK);
+        if (i % 2) {
+            stk_ledger_cancel(l, res, BLOCK);
+        } else {
+            stk_ledger_enter(l, res, c->work.number, BLOCK, "t", "s");
+            stk_ledger_remove(l, res, c->work.number, BLOCK);
+        }
+    }
+    return NULL;
+}
+
+static void claim(uint64_t limit, uint64_t *most, uint64_t *granted)
+{
+    struct stk_ledger *l = stk_ledger_create(true);
+    stk_ledger_set_limit(l, HOST | PINNED, limit);
+    _Atomic uint64_t held = 0, highest = 0, passed = 0, wrong = 0;
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    struct claims claims[THREADS];
+    pthread_t threads[THREADS];
+    for (unsigned i = 0; i < THREADS; i++) {
+        claims[i] = (struct claims){
+            { l, i, &barrier }, &held, &highest, &passed, &wrong
+        };
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, claim_and_return, &claims[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&barrier);
+    *most = highest;
+    *granted = passed;
+    assert_int_equal(wrong, 0);
+    // All of it is free again: to the byte.
+    assert_true(fits(l, STK_RES_HOST, limit));
+    assert_false(fits(l, STK_RES_HOST, 1));
+    stk_ledger_destroy(&l);
+}
+
+PEN_TEST(threads_never_pass_a_limit_together)
+{
+    uint64_t most = 0, granted = 0;
+    claim(LIMIT, &most, &granted);
+    assert_true(most <= LIMIT);
+    assert_true(granted > 0);
+}
+
+PEN_TEST(threads_are_not_refused_where_there_is_room_for_all)
+{
+    // Each asks for what fits and for what does not: the refused claims of one
+    // must not show in the other's.
+    uint64_t most = 0, granted = 0;
+    claim(THREADS * BLOCK, &most, &granted);
+    assert_int_equal(granted, THREADS * ROUNDS);
+}
+
 PEN_TEST_MAIN(PEN_CASE(every_resource_has_a_name),
               PEN_CASE(no_ledger_is_accepted),
               PEN_CASE(counts_live_and_peak_bytes_with_and_without_sites),
@@ -333,4 +594,13 @@ PEN_TEST_MAIN(PEN_CASE(every_resource_has_a_name),
               PEN_CASE(random_entries_come_and_go_without_a_trace),
               PEN_CASE(threads_leave_nothing_and_the_peak_is_exact),
               PEN_CASE(counters_hold_when_there_is_no_memory_for_entries),
-              PEN_CASE(each_failing_allocation_leaves_the_ledger_right))
+              PEN_CASE(each_failing_allocation_leaves_the_ledger_right),
+              PEN_CASE(a_limit_is_exact_to_the_byte),
+              PEN_CASE(what_asks_no_limit_counts_against_it),
+              PEN_CASE(a_refusal_by_one_limit_takes_nothing_from_another),
+              PEN_CASE(masks_beyond_the_last_place_are_ignored),
+              PEN_CASE(a_refusal_names_sizes_and_the_three_largest_owners),
+              PEN_CASE(without_sites_a_refusal_names_no_owner),
+              PEN_CASE(the_largest_owners_of_random_ledgers_are_the_largest),
+              PEN_CASE(threads_never_pass_a_limit_together),
+              PEN_CASE(threads_are_not_refused_where_there_is_room_for_all))
