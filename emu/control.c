@@ -12,6 +12,7 @@ struct emu_state emu = {
     .progress = PTHREAD_COND_INITIALIZER,
     .memory = EMU_MEMORY,
     .device_count = 1,
+    .dmabuf = PENEMU_EXPORT | PENEMU_IMPORT,
     // clang-format off
     .device = { { .index = 0 }, { .index = 1 }, { .index = 2 }, { .index = 3 },
                 { .index = 4 }, { .index = 5 }, { .index = 6 }, { .index = 7 } },
@@ -141,6 +142,18 @@ static bool parse_check(const char *text)
     return emu.check || strcmp(text, "0") == 0;
 }
 
+static bool parse_dmabuf(const char *text)
+{
+    static const char *const names[] = { "none", "export", "import", "all" };
+    for (unsigned mask = 0; mask < 4; mask++) {
+        if (strcmp(text, names[mask]) != 0)
+            continue;
+        emu.dmabuf = mask;
+        return true;
+    }
+    return false;
+}
+
 static bool parse_report(const char *text)
 {
     emu.print = strcmp(text, "stderr") == 0;
@@ -160,14 +173,20 @@ void emu_read_environment(void)
         { "PENSTOCK_EMU_DEVICES", emu.devices_set, parse_devices },
         { "PENSTOCK_EMU_CPU", emu.cpu_set, parse_cpu },
         { "PENSTOCK_EMU_CHECK", emu.check_set, parse_check },
+        { "PENSTOCK_EMU_DMABUF", emu.dmabuf_set, parse_dmabuf },
     };
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
         const char *value = getenv(variables[i].name);
         if (!value || !*value || variables[i].set)
             continue;
-        if (!variables[i].parse(value))
-            emu_report("%s=%s is not understood and ignored", variables[i].name,
-                       value);
+        if (variables[i].parse(value))
+            continue;
+        emu_report("%s=%s is not understood and ignored; emu_control.h tells "
+                   "what is",
+                   variables[i].name, value);
+        // Reports are read by tests; who mistypes a variable is no test.
+        if (!emu.print)
+            fprintf(stderr, "penstock-emu: %s\n", emu.report);
     }
 }
 
@@ -217,6 +236,17 @@ void penemu_set_check(int on)
     emu.check = on != 0;
     emu.check_set = true;
     pthread_mutex_unlock(&emu.lock);
+}
+
+int penemu_set_dmabuf(unsigned mask)
+{
+    if (mask & ~(unsigned)(PENEMU_EXPORT | PENEMU_IMPORT))
+        return -1;
+    pthread_mutex_lock(&emu.lock);
+    emu.dmabuf = mask;
+    emu.dmabuf_set = true;
+    pthread_mutex_unlock(&emu.lock);
+    return 0;
 }
 
 // --- faults -----------------------------------------------------------------
@@ -321,12 +351,11 @@ void *penemu_bytes(uint64_t address, size_t bytes)
 {
     void *found = NULL;
     pthread_mutex_lock(&emu.lock);
-    for (int i = 0; i < EMU_MAX_DEVICES; i++) {
-        const struct emu_device *dev = &emu.device[i];
-        const struct emu_range *block = emu_range_find(&dev->blocks, address);
-        if (block && bytes <= block->bytes - (address - block->address))
-            found = (void *)(uintptr_t)(address + (uint64_t)dev->offset);
-    }
+    const struct emu_device *dev = emu_device_of(address);
+    uint64_t from, extent;
+    if (dev && !emu_extent(dev, address, &from, &extent) &&
+        bytes <= extent - (address - from))
+        found = emu_bytes_of(dev, address);
     pthread_mutex_unlock(&emu.lock);
     return found;
 }
@@ -349,7 +378,8 @@ void penemu_reset(void)
     emu.device_count = 1;
     emu.base_cpu = emu.check = emu.print = false;
     emu.mode_set = emu.memory_set = emu.devices_set = false;
-    emu.cpu_set = emu.check_set = false;
+    emu.cpu_set = emu.check_set = emu.dmabuf_set = false;
+    emu.dmabuf = PENEMU_EXPORT | PENEMU_IMPORT;
     emu.serial = 0;
     memset(&emu.fault, 0, sizeof(emu.fault));
     memset(emu.calls, 0, sizeof(emu.calls));

@@ -16,6 +16,8 @@
 enum {
     EMU_MAX_DEVICES = 8,
     EMU_ALIGN = 512,  // of device addresses, and the least gap between two
+    EMU_EXPORT_ALIGN = 64 << 10,  // of what can be exported
+    EMU_GRANULE = 2 << 20,        // of virtual memory
     EMU_MAX_ARGS = 4096,
 };
 #define EMU_RESERVE       ((uint64_t)64 << 30)  // addresses of a device
@@ -33,11 +35,24 @@ enum emu_fn {
 
 struct emu_context;
 
+enum emu_use {
+    EMU_ALLOCATED,   // cuMemAlloc, cuMemHostAlloc
+    EMU_RESERVED,    // addresses only: what is behind them are mappings
+    EMU_MAPPED,      // physical memory behind a part of those
+    EMU_IMPORTED,    // of an external memory
+    EMU_REGISTERED,  // host memory of the program's own
+};
+
 struct emu_range {
     uint64_t address, bytes;
     uint64_t serial;  // the how many-th allocation
     struct emu_context *ctx;
+    enum emu_use use;
     bool given_back;  // a free was asked for and refused
+    bool accessible;  // of a mapping: cuMemSetAccess() was called
+    bool shared;      // its bytes are in the file `fd`
+    int fd;
+    struct emu_physical *physical;  // of a mapping
 };
 struct emu_ranges {
     struct emu_range *at;
@@ -53,6 +68,8 @@ enum emu_kind {
     EMU_EVENT,
     EMU_MODULE,
     EMU_FUNCTION,
+    EMU_PHYSICAL,
+    EMU_EXTERNAL,
 };
 
 // A handle is kind, generation and index, never an address: a stale one is
@@ -136,6 +153,20 @@ struct emu_function {
     const struct pen_kernel_entry *entry;
 };
 
+// Memory without an address. Counted: by its handle and by each mapping.
+struct emu_physical {
+    struct emu_device *device;
+    int fd;
+    uint64_t bytes;
+    unsigned refs;
+};
+
+// Memory of somebody else, known by a descriptor of our own.
+struct emu_external {
+    int fd;
+    uint64_t bytes;
+};
+
 struct emu_context {
     struct emu_device *device;
     uint64_t handle;
@@ -151,9 +182,10 @@ struct emu_device {
     int index;
     uint64_t base, reserve;
     ptrdiff_t offset;
-    struct emu_ranges blocks;
-    uint64_t used;            // bytes
-    struct emu_context *ctx;  // NULL: not retained
+    struct emu_ranges blocks;    // of addresses
+    struct emu_ranges mappings;  // inside the reserved ones
+    uint64_t used;               // bytes
+    struct emu_context *ctx;     // NULL: not retained
     unsigned retains;
 };
 
@@ -166,9 +198,10 @@ struct emu_state {
     uint64_t seed;
     uint64_t memory;
     int device_count;
+    unsigned dmabuf;  // PENEMU_EXPORT, PENEMU_IMPORT
     bool base_cpu, check, print;
     bool cpu_v3;  // what emu_cpu_v3() said at cuInit()
-    bool mode_set, memory_set, devices_set, cpu_set, check_set;
+    bool mode_set, memory_set, devices_set, cpu_set, check_set, dmabuf_set;
 
     struct emu_device device[EMU_MAX_DEVICES];
     struct emu_ranges pinned;
@@ -205,12 +238,39 @@ const char *emu_fn_name(int fn);
 
 struct emu_range *emu_range_find(const struct emu_ranges *ranges,
                                  uint64_t address);
+// The first range that begins at `address` or after it; NULL: none.
+struct emu_range *emu_range_from(const struct emu_ranges *ranges,
+                                 uint64_t address);
+bool emu_range_insert(struct emu_ranges *ranges, struct emu_range range);
+void emu_range_remove(struct emu_ranges *ranges, struct emu_range *range);
+
 CUresult emu_device_reserve(struct emu_device *dev);
+// The device that an address belongs to, whatever is there; NULL: none.
+struct emu_device *emu_device_of(uint64_t address);
+char *emu_bytes_of(const struct emu_device *dev, uint64_t address);
+// Room for `size` addresses; false: none.
+bool emu_place(const struct emu_device *dev, uint64_t size, uint64_t align,
+               uint64_t *out);
+// Count memory of the device; false: it has not so much.
+bool emu_use_memory(struct emu_device *dev, uint64_t bytes);
+void emu_return_memory(struct emu_device *dev, uint64_t bytes);
+// A file of new memory, filled with garbage; -1: none.
+int emu_file_create(uint64_t bytes, uint64_t serial);
+// Have the bytes of a range lie in a file, or nowhere in particular again.
+bool emu_file_map(const struct emu_device *dev, const struct emu_range *range,
+                  int fd, uint64_t offset, int protection);
+void emu_file_unmap(const struct emu_device *dev, const struct emu_range *range,
+                    int protection);
+
 CUresult emu_device_alloc(struct emu_context *ctx, size_t bytes,
                           CUdeviceptr *out);
+// Also of an imported block.
 void emu_device_free(struct emu_device *dev, struct emu_range *block);
 CUresult emu_pinned_alloc(struct emu_context *ctx, size_t bytes, void **out);
 void emu_pinned_free(struct emu_range *block);
+// What can be accessed around an address; the reason why nothing can, or NULL.
+const char *emu_extent(const struct emu_device *dev, uint64_t address,
+                       uint64_t *from, uint64_t *bytes);
 // Where the bytes of device memory are, or an error if they are not inside one
 // live allocation of any device. `what` is for the report.
 CUresult emu_find_device(uint64_t address, size_t bytes, const char *what,
@@ -221,6 +281,14 @@ CUresult emu_find_host(const void *memory, size_t bytes, const char *what,
                        bool *pinned);
 // Free all memory of a context, counting leaks.
 void emu_memory_release(struct emu_context *ctx);
+
+// --- virtual.c, foreign.c ---------------------------------------------------
+
+void emu_physical_unref(struct emu_physical *physical);
+void emu_unmap(struct emu_device *dev, struct emu_range *mapping);
+void emu_unreserve(struct emu_device *dev, struct emu_range *block);
+// A descriptor of its own for the caller; -1: none.
+int emu_file_dup(int fd);
 
 // --- handle.c ---------------------------------------------------------------
 

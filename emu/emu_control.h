@@ -18,7 +18,12 @@
 //   PENSTOCK_EMU_DEVICES  number of devices, 0 to 8
 //   PENSTOCK_EMU_CPU      base: never run the x86-64-v3 build of kernels
 //   PENSTOCK_EMU_CHECK    1: poison freed memory
+//   PENSTOCK_EMU_DMABUF   none | export | import | all: what the device does
+//                         with descriptors of memory
 //   PENSTOCK_EMU_REPORT   stderr: print what penemu_report() would tell
+//
+// A value that is not understood is ignored, which penemu_report() tells and a
+// line on stderr.
 //
 // All functions may be called from any thread.
 
@@ -39,6 +44,12 @@ enum penemu_mode {
     PENEMU_RANDOM,  // after a delay drawn for each operation from the seed
 };
 
+// What the device does with descriptors of memory: hand them out
+// (cuMemGetHandleForAddressRange), take them in (cuImportExternalMemory).
+// Discrete GPUs only export. As there is no DMABUF without a kernel device,
+// memfds are handed out, and whatever can be mapped is taken.
+enum { PENEMU_EXPORT = 1, PENEMU_IMPORT = 2 };
+
 // Any function, for penemu_fault_arm().
 #define PENEMU_ANY NULL
 
@@ -50,7 +61,7 @@ struct penemu_stats {
     uint64_t pageable_h2d;  // of those, staged on the calling thread
     uint64_t pageable_d2h;  // of those, waited for by the calling thread
     uint64_t memsets, launches;
-    uint64_t allocations, frees;  // of device memory
+    uint64_t allocations, frees;  // of device memory, with and without address
     uint64_t host_allocations, host_frees;
     uint64_t waits;              // calls that had to wait for queued work
     uint64_t frees_waited;       // of those, by freeing memory or a module
@@ -58,6 +69,9 @@ struct penemu_stats {
     // Alive now:
     uint64_t device_bytes, device_peak, host_bytes;
     uint64_t contexts, streams, events, modules;
+    uint64_t ranges, mappings;           // virtual memory
+    uint64_t registrations;              // of host memory
+    uint64_t imports, imported_buffers;  // external memory, mapped
     uint64_t threads;  // of streams, also of destroyed busy ones
 };
 
@@ -68,6 +82,8 @@ struct penemu_leaks {
     uint64_t device_blocks, device_bytes;
     uint64_t host_blocks, host_bytes;
     uint64_t streams, events, modules;
+    uint64_t ranges, mappings, registrations;
+    uint64_t imports;     // external memory and its buffers
     uint64_t unfinished;  // operations still queued at that moment
 };
 
@@ -81,6 +97,9 @@ struct penemu_leaks {
     /* "base", or "auto": v3 kernels if this machine can. */                   \
     X(int, penemu_set_cpu, (const char *name))                                 \
     X(void, penemu_set_check, (int on))                                        \
+    /* Mask of PENEMU_EXPORT and PENEMU_IMPORT; for allocations from now on.   \
+       -1: refused. */                                                         \
+    X(int, penemu_set_dmabuf, (unsigned mask))                                 \
                                                                                \
     /* The nth (from 1) call from now on returns `result` and does nothing;    \
        with `forever` all later ones too. `function` is a name with or         \

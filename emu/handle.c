@@ -1,6 +1,7 @@
 // Handles, the context stack of each thread, and contexts.
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "emu.h"
 
@@ -181,6 +182,26 @@ static void release_objects(struct emu_context *ctx)
         case EMU_FUNCTION:
             free(slot->object);
             break;
+        case EMU_PHYSICAL: {
+            struct emu_physical *physical = slot->object;
+            emu.leaks.device_blocks += leak;
+            emu.leaks.device_bytes += leak ? physical->bytes : 0;
+            if (leak)
+                emu_report("leak: %llu bytes of physical memory",
+                           (unsigned long long)physical->bytes);
+            emu_physical_unref(physical);
+            break;
+        }
+        case EMU_EXTERNAL: {
+            struct emu_external *external = slot->object;
+            emu.leaks.imports += leak;
+            emu.stats.imports--;
+            if (leak)
+                emu_report("leak: an imported memory");
+            close(external->fd);
+            free(external);
+            break;
+        }
         case EMU_CONTEXT:
         case EMU_NOTHING:
             break;

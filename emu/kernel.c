@@ -116,26 +116,26 @@ static void check_access(const void *device, uint64_t address, size_t bytes)
         return;
 
     pthread_mutex_lock(&emu.lock);
-    const struct emu_range *block = emu_range_find(&run->dev->blocks, address);
-    if (block && bytes <= block->bytes - (address - block->address)) {
-        run->from = block->address;
-        run->bytes = block->bytes;
+    uint64_t from = 0, extent = 0;
+    const char *why = emu_extent(run->dev, address, &from, &extent);
+    if (!why && bytes <= extent - (address - from)) {
+        run->from = from;
+        run->bytes = extent;
         pthread_mutex_unlock(&emu.lock);
         return;
     }
-    if (block)
+    if (!why)
         emu_report("kernel %s, block (%u, %u, %u): access of %zu bytes at "
                    "0x%llx crosses the end of the allocation of %llu bytes at "
                    "0x%llx",
                    run->op->kernel, run->block.x, run->block.y, run->block.z,
                    bytes, (unsigned long long)address,
-                   (unsigned long long)block->bytes,
-                   (unsigned long long)block->address);
+                   (unsigned long long)extent, (unsigned long long)from);
     else
         emu_report("kernel %s, block (%u, %u, %u): access of %zu bytes at "
-                   "0x%llx is in no allocation",
+                   "0x%llx %s",
                    run->op->kernel, run->block.x, run->block.y, run->block.z,
-                   bytes, (unsigned long long)address);
+                   bytes, (unsigned long long)address, why);
     pthread_mutex_unlock(&emu.lock);
     longjmp(run->out, 1);
 }

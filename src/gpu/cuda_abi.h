@@ -137,7 +137,9 @@
     X(CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT,          40)                \
     X(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING,          41)                \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,    75)                \
-    X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,    76)
+    X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,    76)                \
+    X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102)       \
+    X(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,          124)
 
 // CUmemorytype: enumerator, value.
 #define STK_CU_MEMORYTYPES(X)                                             \
@@ -146,7 +148,31 @@
     X(CU_MEMORYTYPE_ARRAY,   3)                                           \
     X(CU_MEMORYTYPE_UNIFIED, 4)
 
-// Flags of contexts, streams, events and host allocations: name, value.
+// The enumerations of virtual memory and of memory that is shared, as far as
+// they are used: enumerator, value.
+#define STK_CU_MEM_LOCATIONS(X)                                           \
+    X(CU_MEM_LOCATION_TYPE_INVALID, 0)                                    \
+    X(CU_MEM_LOCATION_TYPE_DEVICE,  1)
+#define STK_CU_MEM_ALLOCATIONS(X)                                         \
+    X(CU_MEM_ALLOCATION_TYPE_INVALID, 0)                                  \
+    X(CU_MEM_ALLOCATION_TYPE_PINNED,  1)
+#define STK_CU_MEM_HANDLES(X)                                             \
+    X(CU_MEM_HANDLE_TYPE_NONE,                  0)                        \
+    X(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1)
+#define STK_CU_MEM_ACCESSES(X)                                            \
+    X(CU_MEM_ACCESS_FLAGS_PROT_NONE,      0)                              \
+    X(CU_MEM_ACCESS_FLAGS_PROT_READ,      1)                              \
+    X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)
+#define STK_CU_MEM_GRANULARITIES(X)                                       \
+    X(CU_MEM_ALLOC_GRANULARITY_MINIMUM,     0)                            \
+    X(CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, 1)
+#define STK_CU_MEM_RANGE_HANDLES(X)                                       \
+    X(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1)
+#define STK_CU_EXTERNAL_HANDLES(X)                                        \
+    X(CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, 1)                        \
+    X(CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD, 9)
+
+// Flags of contexts, streams, events and host memory: name, value.
 #define STK_CU_CONSTANTS(X)                                               \
     X(CU_CTX_SCHED_AUTO,             0x0)                                 \
     X(CU_CTX_SCHED_SPIN,             0x1)                                 \
@@ -161,7 +187,9 @@
     X(CU_EVENT_WAIT_DEFAULT,         0x0)                                 \
     X(CU_MEMHOSTALLOC_PORTABLE,      0x1)                                 \
     X(CU_MEMHOSTALLOC_DEVICEMAP,     0x2)                                 \
-    X(CU_MEMHOSTALLOC_WRITECOMBINED, 0x4)
+    X(CU_MEMHOSTALLOC_WRITECOMBINED, 0x4)                                 \
+    X(CU_MEMHOSTREGISTER_PORTABLE,   0x1)                                 \
+    X(CU_MEMHOSTREGISTER_DEVICEMAP,  0x2)
 
 // Type, size in bytes.
 #define STK_CU_TYPES(X)                                                   \
@@ -177,7 +205,21 @@
     X(CUmodule,             8)                                            \
     X(CUfunction,           8)                                            \
     X(CUarray,              8)                                            \
-    X(CUDA_MEMCPY2D,      128)
+    X(CUDA_MEMCPY2D,      128)                                            \
+    X(CUmemLocationType,            4)                                    \
+    X(CUmemAllocationType,          4)                                    \
+    X(CUmemAllocationHandleType,    4)                                    \
+    X(CUmemAccess_flags,            4)                                    \
+    X(CUmemAllocationGranularity_flags, 4)                                \
+    X(CUmemRangeHandleType,         4)                                    \
+    X(CUexternalMemoryHandleType,   4)                                    \
+    X(CUmemGenericAllocationHandle, 8)                                    \
+    X(CUexternalMemory,             8)                                    \
+    X(CUmemLocation,                8)                                    \
+    X(CUmemAllocationProp,         32)                                    \
+    X(CUmemAccessDesc,             12)                                    \
+    X(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, 104)                              \
+    X(CUDA_EXTERNAL_MEMORY_BUFFER_DESC,  88)
 
 // Struct, field, offset in bytes.
 #define STK_CU_FIELDS(X)                                                  \
@@ -197,7 +239,25 @@
     X(CUDA_MEMCPY2D, dstArray,       96)                                  \
     X(CUDA_MEMCPY2D, dstPitch,      104)                                  \
     X(CUDA_MEMCPY2D, WidthInBytes,  112)                                  \
-    X(CUDA_MEMCPY2D, Height,        120)
+    X(CUDA_MEMCPY2D, Height,        120)                                  \
+    X(CUmemLocation, type,            0)                                  \
+    X(CUmemLocation, id,              4)                                  \
+    X(CUmemAllocationProp, type,                  0)                      \
+    X(CUmemAllocationProp, requestedHandleTypes,  4)                      \
+    X(CUmemAllocationProp, location,              8)                      \
+    X(CUmemAllocationProp, win32HandleMetaData,  16)                      \
+    X(CUmemAllocationProp, allocFlags,           24)                      \
+    X(CUmemAccessDesc, location,      0)                                  \
+    X(CUmemAccessDesc, flags,         8)                                  \
+    X(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, type,      0)                     \
+    X(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle,    8)                     \
+    X(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, size,     24)                     \
+    X(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, flags,    32)                     \
+    X(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, reserved, 36)                     \
+    X(CUDA_EXTERNAL_MEMORY_BUFFER_DESC, offset,    0)                     \
+    X(CUDA_EXTERNAL_MEMORY_BUFFER_DESC, size,      8)                     \
+    X(CUDA_EXTERNAL_MEMORY_BUFFER_DESC, flags,    16)                     \
+    X(CUDA_EXTERNAL_MEMORY_BUFFER_DESC, reserved, 20)
 
 // clang-format on
 
@@ -212,6 +272,27 @@ typedef enum CUdevice_attribute_enum {
 typedef enum CUmemorytype_enum {
     STK_CU_MEMORYTYPES(STK_CU_ENUMERATOR)
 } CUmemorytype;
+typedef enum CUmemLocationType_enum {
+    STK_CU_MEM_LOCATIONS(STK_CU_ENUMERATOR)
+} CUmemLocationType;
+typedef enum CUmemAllocationType_enum {
+    STK_CU_MEM_ALLOCATIONS(STK_CU_ENUMERATOR)
+} CUmemAllocationType;
+typedef enum CUmemAllocationHandleType_enum {
+    STK_CU_MEM_HANDLES(STK_CU_ENUMERATOR)
+} CUmemAllocationHandleType;
+typedef enum CUmemAccess_flags_enum {
+    STK_CU_MEM_ACCESSES(STK_CU_ENUMERATOR)
+} CUmemAccess_flags;
+typedef enum CUmemAllocationGranularity_flags_enum {
+    STK_CU_MEM_GRANULARITIES(STK_CU_ENUMERATOR)
+} CUmemAllocationGranularity_flags;
+typedef enum CUmemRangeHandleType_enum {
+    STK_CU_MEM_RANGE_HANDLES(STK_CU_ENUMERATOR)
+} CUmemRangeHandleType;
+typedef enum CUexternalMemoryHandleType_enum {
+    STK_CU_EXTERNAL_HANDLES(STK_CU_ENUMERATOR)
+} CUexternalMemoryHandleType;
 enum stk_cu_constant { STK_CU_CONSTANTS(STK_CU_ENUMERATOR) };
 
 #undef STK_CU_ENUMERATOR
@@ -247,6 +328,50 @@ typedef struct CUDA_MEMCPY2D_st {
 
     size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
+
+// Physical memory, and where and for whom it is.
+typedef unsigned long long CUmemGenericAllocationHandle;
+typedef struct CUmemLocation_st {
+    CUmemLocationType type;
+    int id;  // ordinal of the device
+} CUmemLocation;
+typedef struct CUmemAllocationProp_st {
+    CUmemAllocationType type;
+    CUmemAllocationHandleType requestedHandleTypes;
+    CUmemLocation location;
+    void *win32HandleMetaData;
+    struct {
+        unsigned char compressionType, gpuDirectRDMACapable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } allocFlags;
+} CUmemAllocationProp;
+typedef struct CUmemAccessDesc_st {
+    CUmemLocation location;
+    CUmemAccess_flags flags;
+} CUmemAccessDesc;
+
+// Memory of somebody else, and the part of it that is mapped.
+typedef struct CUextMemory_st *CUexternalMemory;
+typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
+    CUexternalMemoryHandleType type;
+    union {
+        int fd;
+        struct {
+            void *handle;
+            const void *name;
+        } win32;
+        const void *nvSciBufObject;
+    } handle;
+    unsigned long long size;
+    unsigned int flags;
+    unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+typedef struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st {
+    unsigned long long offset, size;
+    unsigned int flags;
+    unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
 
 #define STK_CU_SIZE(type, size)                                                \
     _Static_assert(sizeof(type) == size, #type " has another size");

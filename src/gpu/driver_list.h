@@ -39,6 +39,23 @@ X(MUST, cuMemcpyDtoDAsync,          "cuMemcpyDtoDAsync_v2",         (CUdeviceptr
 X(MUST, cuMemcpy2DAsync,            "cuMemcpy2DAsync_v2",           (const CUDA_MEMCPY2D *copy, CUstream stream))
 X(MUST, cuMemsetD8Async,            "cuMemsetD8Async",              (CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream))
 
+X(MAY,  cuMemHostRegister,          "cuMemHostRegister_v2",         (void *memory, size_t bytes, unsigned int flags))
+X(MAY,  cuMemHostUnregister,        "cuMemHostUnregister",          (void *memory))
+
+X(MAY,  cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity", (size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option))
+X(MAY,  cuMemAddressReserve,        "cuMemAddressReserve",          (CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wish, unsigned long long flags))
+X(MAY,  cuMemAddressFree,           "cuMemAddressFree",             (CUdeviceptr address, size_t bytes))
+X(MAY,  cuMemCreate,                "cuMemCreate",                  (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags))
+X(MAY,  cuMemRelease,               "cuMemRelease",                 (CUmemGenericAllocationHandle handle))
+X(MAY,  cuMemMap,                   "cuMemMap",                     (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags))
+X(MAY,  cuMemUnmap,                 "cuMemUnmap",                   (CUdeviceptr address, size_t bytes))
+X(MAY,  cuMemSetAccess,             "cuMemSetAccess",               (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count))
+
+X(MAY,  cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange", (void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type, unsigned long long flags))
+X(MAY,  cuImportExternalMemory,     "cuImportExternalMemory",       (CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *what))
+X(MAY,  cuExternalMemoryGetMappedBuffer, "cuExternalMemoryGetMappedBuffer", (CUdeviceptr *address, CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *what))
+X(MAY,  cuDestroyExternalMemory,    "cuDestroyExternalMemory",      (CUexternalMemory memory))
+
 X(MUST, cuStreamCreate,             "cuStreamCreate",               (CUstream *stream, unsigned int flags))
 X(MUST, cuStreamDestroy,            "cuStreamDestroy_v2",           (CUstream stream))
 X(MUST, cuStreamSynchronize,        "cuStreamSynchronize",          (CUstream stream))

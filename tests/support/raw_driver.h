@@ -105,6 +105,10 @@ static inline void raw_close(void)
     assert_int_equal(leaks.streams, 0);
     assert_int_equal(leaks.events, 0);
     assert_int_equal(leaks.modules, 0);
+    assert_int_equal(leaks.ranges, 0);
+    assert_int_equal(leaks.mappings, 0);
+    assert_int_equal(leaks.registrations, 0);
+    assert_int_equal(leaks.imports, 0);
     assert_int_equal(leaks.unfinished, 0);
 }
 

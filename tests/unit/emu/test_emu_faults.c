@@ -1,6 +1,7 @@
 // Calls that fail on demand, contexts that break, and what is left behind.
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <penstock/kernel.h>
 
@@ -23,6 +24,9 @@ static const struct pen_kernel_image image = {
     .name = "nothing",
     .entries = entries,
 };
+
+// Memory that is registered.
+static _Alignas(4096) char own[4096];
 
 // Remember the first failure.
 static bool keep(CUresult *first, CUresult got)
@@ -53,6 +57,18 @@ static CUresult program(void)
     int number;
     unsigned flags;
     size_t size, total;
+    const CUmemAllocationProp plain = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+    };
+    const CUmemAccessDesc access = { plain.location,
+                                     CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    enum { BYTES = 64 << 10 };
+    CUmemGenericAllocationHandle physical = 0;
+    CUdeviceptr range = 0, foreign = 0;
+    CUexternalMemory external = NULL;
+    bool mapped = false, registered = false;
+    int fd = -1;
 
 #define TRY(call)  (!result && keep(&result, cu.call))
 #define UNDO(call) keep(&result, cu.call)
@@ -72,7 +88,7 @@ static CUresult program(void)
     pushed = TRY(cuCtxPushCurrent(ctx));
     (void)TRY(cuCtxGetCurrent(&was));
     (void)TRY(cuMemGetInfo(&size, &total));
-    (void)TRY(cuMemAlloc(&memory, 4096));
+    (void)TRY(cuMemAlloc(&memory, BYTES));
     (void)TRY(cuMemHostAlloc(&host, 4096, 0));
     (void)TRY(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     (void)TRY(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -104,6 +120,38 @@ static CUresult program(void)
     (void)TRY(cuStreamQuery(stream));
     (void)TRY(cuCtxSynchronize());
 
+    registered = TRY(cuMemHostRegister(own, sizeof(own), 0));
+    (void)TRY(cuMemGetAllocationGranularity(&size, &plain,
+                                            CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    (void)TRY(cuMemAddressReserve(&range, size, 0, 0, 0));
+    (void)TRY(cuMemCreate(&physical, size, &plain, 0));
+    mapped = TRY(cuMemMap(range, size, 0, physical, 0));
+    (void)TRY(cuMemSetAccess(range, size, &access, 1));
+    (void)TRY(cuMemGetHandleForAddressRange(
+        &fd, memory, BYTES, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    const CUDA_EXTERNAL_MEMORY_HANDLE_DESC whose = {
+        .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD,
+        .handle.fd = fd,
+        .size = BYTES,
+    };
+    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC part = { .size = BYTES };
+    (void)TRY(cuImportExternalMemory(&external, &whose));
+    (void)TRY(cuExternalMemoryGetMappedBuffer(&foreign, external, &part));
+
+    if (foreign)
+        UNDO(cuMemFree(foreign));
+    if (external)
+        UNDO(cuDestroyExternalMemory(external));
+    if (fd >= 0)
+        close(fd);
+    if (mapped)
+        UNDO(cuMemUnmap(range, size));
+    if (physical)
+        UNDO(cuMemRelease(physical));
+    if (range)
+        UNDO(cuMemAddressFree(range, size));
+    if (registered)
+        UNDO(cuMemHostUnregister(own));
     if (module)
         UNDO(cuModuleUnload(module));
     if (event)
@@ -129,12 +177,17 @@ static void expect_no_leaks(void)
     cu.emu.penemu_get_leaks(&leaks);
     assert_int_equal(leaks.device_blocks + leaks.host_blocks, 0);
     assert_int_equal(leaks.streams + leaks.events + leaks.modules, 0);
+    assert_int_equal(leaks.ranges + leaks.mappings, 0);
+    assert_int_equal(leaks.registrations + leaks.imports, 0);
     struct penemu_stats stats;
     cu.emu.penemu_get_stats(&stats);
     assert_int_equal(stats.contexts, 0);
     assert_int_equal(stats.threads, 0);
     assert_int_equal(stats.device_bytes + stats.host_bytes, 0);
     assert_int_equal(stats.streams + stats.events + stats.modules, 0);
+    assert_int_equal(stats.ranges + stats.mappings, 0);
+    assert_int_equal(stats.registrations, 0);
+    assert_int_equal(stats.imports + stats.imported_buffers, 0);
 }
 
 static const char *const names[] = {

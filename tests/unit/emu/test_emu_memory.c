@@ -293,7 +293,7 @@ PEN_TEST(misuse_of_memory_is_refused_with_a_report)
     CU_IS(bad, cuMemcpyDtoHAsync(host + 1, device, 1000, stream));
     expect_report("leave their pinned allocation");
     CU_IS(bad, cuMemcpyDtoHAsync(pageable, device + 1000, 1, stream));
-    expect_report("is no device memory");
+    expect_report("is in no allocation");
     CU_IS(bad, cuMemcpyDtoDAsync(other, device + 1, 1000, stream));
     CU_IS(bad, cuMemcpyDtoDAsync(other + 1, device, 1000, stream));
     CU_IS(bad, cuMemsetD8Async(device, 0, 1001, stream));
