@@ -287,6 +287,12 @@ PEN_API void pen_module_free_device(struct pen_module *m, uint64_t address);
 PEN_API uint64_t pen_module_planned(const struct pen_module *m,
                                     enum pen_mem_type mem);
 
+// Tell how often a library that the module uses asked for memory, as far as
+// the module can see it: `library_allocations` of the report. What happens
+// before a first frame has gone through every edge is left out. Thread: data.
+PEN_API void pen_module_count_library(struct pen_module *m,
+                                      uint64_t allocations);
+
 // Queue a copy of host bytes into device memory of the instance, on the
 // pipeline's stream. The bytes are copied before the call returns.
 // Errors: PEN_E_STATE  a class without PEN_CLASS_CUDA

@@ -515,6 +515,11 @@ void stk_ledger_set_steady(struct stk_ledger *ledger, bool steady)
         atomic_store(&ledger->steady, steady);
 }
 
+bool stk_ledger_steady(struct stk_ledger *ledger)
+{
+    return ledger && atomic_load(&ledger->steady);
+}
+
 static void each_sum(struct stk_ledger *ledger,
                      void (*each)(void *cookie,
                                   const struct stk_ledger_entry *entry),

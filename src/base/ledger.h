@@ -84,6 +84,7 @@ void stk_ledger_totals(struct stk_ledger *ledger, enum stk_res res,
 
 // While steady, additions of memory count as steady-state allocations.
 void stk_ledger_set_steady(struct stk_ledger *ledger, bool steady);
+bool stk_ledger_steady(struct stk_ledger *ledger);
 
 // Live entries, one call each; without sites owner and site are "" and
 // entries are summed by kind. Thread: any; the callback must not call back.

@@ -9,6 +9,9 @@
 
 #include "image_header.h"
 
+// How often a library asked for memory. libpng comes to malloc by way of us:
+// the number is exact. libjpeg has a memory manager of its own, which serves
+// many small requests from one block: the number is that of the requests.
 struct stk_decode {
     const void *data;
     size_t bytes;
@@ -19,6 +22,7 @@ struct stk_decode {
     // Out: complaints that did not spoil the picture, and the first of them.
     uint32_t warnings;
     char warning[200];
+    uint64_t allocations;  // out, see below; also of a decode that fails
 };
 
 // Bytes of scratch memory that a decode needs; 0 for the usual upright one.
@@ -47,10 +51,11 @@ struct stk_encode {
     const struct pen_view *in;
     int32_t quality;  // JPEG: 1 to 100
     enum stk_subsampling subsampling;
-    int32_t compression;  // PNG: 0 to 9
-    void *to;             // where the file goes
-    size_t room;          // stk_..._bound() bytes; a JPEG needs one to spare
-    size_t bytes;         // out: of the file
+    int32_t compression;   // PNG: 0 to 9
+    void *to;              // where the file goes
+    size_t room;           // stk_..._bound() bytes; a JPEG needs one to spare
+    size_t bytes;          // out: of the file
+    uint64_t allocations;  // out; also of an encode that fails
 };
 
 // Sides that JPEG can have.

@@ -19,6 +19,9 @@ struct errors {
     enum pen_status status;
     uint32_t warnings;
     char first[JMSG_LENGTH_MAX];
+
+    struct jpeg_memory_mgr own;  // the library's methods
+    uint64_t allocations;
 };
 
 static enum pen_status status_of(int code)
@@ -110,6 +113,68 @@ static struct jpeg_error_mgr *errors_init(struct errors *e,
     mgr->output_message = on_output;
     e->err = err;
     return mgr;
+}
+
+// --- counting what libjpeg asks for -----------------------------------------
+
+static struct errors *count_one(j_common_ptr cinfo)
+{
+    struct errors *e = (struct errors *)cinfo->err;
+    e->allocations++;
+    return e;
+}
+
+static void *alloc_small(j_common_ptr cinfo, int pool, size_t bytes)
+{
+    return count_one(cinfo)->own.alloc_small(cinfo, pool, bytes);
+}
+
+static void *alloc_large(j_common_ptr cinfo, int pool, size_t bytes)
+{
+    return count_one(cinfo)->own.alloc_large(cinfo, pool, bytes);
+}
+
+static JSAMPARRAY alloc_sarray(j_common_ptr cinfo, int pool, JDIMENSION width,
+                               JDIMENSION rows)
+{
+    return count_one(cinfo)->own.alloc_sarray(cinfo, pool, width, rows);
+}
+
+static JBLOCKARRAY alloc_barray(j_common_ptr cinfo, int pool, JDIMENSION width,
+                                JDIMENSION rows)
+{
+    return count_one(cinfo)->own.alloc_barray(cinfo, pool, width, rows);
+}
+
+// Arrays for a whole picture (several scans) are asked for first and made
+// later, all at once.
+static jvirt_sarray_ptr request_sarray(j_common_ptr cinfo, int pool,
+                                       boolean zero, JDIMENSION width,
+                                       JDIMENSION rows, JDIMENSION access)
+{
+    return count_one(cinfo)->own.request_virt_sarray(cinfo, pool, zero, width,
+                                                     rows, access);
+}
+
+static jvirt_barray_ptr request_barray(j_common_ptr cinfo, int pool,
+                                       boolean zero, JDIMENSION width,
+                                       JDIMENSION rows, JDIMENSION access)
+{
+    return count_one(cinfo)->own.request_virt_barray(cinfo, pool, zero, width,
+                                                     rows, access);
+}
+
+// The manager is there once jpeg_create_...() is done.
+static void count_from_here(j_common_ptr cinfo)
+{
+    struct errors *e = count_one(cinfo);  // the manager itself
+    e->own = *cinfo->mem;
+    cinfo->mem->alloc_small = alloc_small;
+    cinfo->mem->alloc_large = alloc_large;
+    cinfo->mem->alloc_sarray = alloc_sarray;
+    cinfo->mem->alloc_barray = alloc_barray;
+    cinfo->mem->request_virt_sarray = request_sarray;
+    cinfo->mem->request_virt_barray = request_barray;
 }
 
 // --- decoding ---------------------------------------------------------------
@@ -240,6 +305,7 @@ static void decode(struct reader *r)
     struct stk_decode *d = r->d;
 
     jpeg_create_decompress(cinfo);
+    count_from_here((j_common_ptr)cinfo);
     r->progress.progress_monitor = limit_scans;
     cinfo->progress = &r->progress;
     jpeg_mem_src(cinfo, d->data, d->bytes);
@@ -284,6 +350,7 @@ enum pen_status stk_jpeg_decode(struct stk_decode *d, struct pen_error *err)
         decode(&r);
     jpeg_destroy_decompress(&r.cinfo);
 
+    d->allocations = r.errors.allocations;
     d->warnings = r.errors.warnings;
     snprintf(d->warning, sizeof(d->warning), "%s", r.errors.first);
     return r.errors.status;
@@ -386,6 +453,7 @@ static void encode(struct writer *w)
     const struct pen_plane *src = &in->plane[0];
 
     jpeg_create_compress(cinfo);
+    count_from_here((j_common_ptr)cinfo);
     w->dst = (struct jpeg_destination_mgr){
         .next_output_byte = e->to,
         .free_in_buffer = e->room,
@@ -424,6 +492,7 @@ enum pen_status stk_jpeg_encode(struct stk_encode *e, struct pen_error *err)
     struct writer w = { .e = e };
 
     e->bytes = 0;
+    e->allocations = 0;
     if (e->in->format != PEN_FMT_MONO && e->in->format != PEN_FMT_RGB &&
         e->in->format != PEN_FMT_BGR)
         return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "",
@@ -438,5 +507,6 @@ enum pen_status stk_jpeg_encode(struct stk_encode *e, struct pen_error *err)
         e->bytes = e->room - w.dst.free_in_buffer;
     }
     jpeg_destroy_compress(&w.cinfo);
+    e->allocations = w.errors.allocations;
     return w.errors.status;
 }

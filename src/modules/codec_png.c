@@ -15,6 +15,7 @@ struct errors {
     enum pen_status status;
     uint32_t warnings;
     char first[128];
+    uint64_t allocations;
 };
 
 _Noreturn static void on_error(png_structp png, png_const_charp text)
@@ -34,11 +35,12 @@ static void on_warning(png_structp png, png_const_charp text)
         snprintf(e->first, sizeof(e->first), "%s", text);
 }
 
-// libpng's own would be these two; ours are seen by tests that let memory run
-// out.
+// libpng's own would be these two without the count; zlib's requests come
+// through here too.
 static png_voidp allocate(png_structp png, png_alloc_size_t bytes)
 {
-    (void)png;
+    struct errors *e = png_get_mem_ptr(png);
+    e->allocations++;
     return malloc(bytes);
 }
 
@@ -144,7 +146,7 @@ enum pen_status stk_png_decode(struct stk_decode *d, struct pen_error *err)
 
     d->warnings = 0;
     r.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &r.errors, on_error,
-                                     on_warning, NULL, allocate, release);
+                                     on_warning, &r.errors, allocate, release);
     r.info = r.png ? png_create_info_struct(r.png) : NULL;
     if (!r.info)
         no_memory(&r.errors);
@@ -152,6 +154,7 @@ enum pen_status stk_png_decode(struct stk_decode *d, struct pen_error *err)
         decode(&r);
     png_destroy_read_struct(&r.png, &r.info, NULL);
 
+    d->allocations = r.errors.allocations;
     d->warnings = r.errors.warnings;
     snprintf(d->warning, sizeof(d->warning), "%s", r.errors.first);
     return r.errors.status;
@@ -250,18 +253,20 @@ enum pen_status stk_png_encode(struct stk_encode *e, struct pen_error *err)
     uint32_t px = 0;
 
     e->bytes = 0;
+    e->allocations = 0;
     if (color_type(e->in->format, &px) < 0)
         return pen_error_set(err, PEN_E_UNSUPPORTED, 0, "",
                              "PNG is made of MONO, RGB, BGR, RGBA or BGRA "
                              "pictures");
     w.png =
         png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &w.errors, on_error,
-                                  on_warning, NULL, allocate, release);
+                                  on_warning, &w.errors, allocate, release);
     w.info = w.png ? png_create_info_struct(w.png) : NULL;
     if (!w.info)
         no_memory(&w.errors);
     else if (!setjmp(png_jmpbuf(w.png)))
         encode(&w);
     png_destroy_write_struct(&w.png, &w.info);
+    e->allocations = w.errors.allocations;
     return w.errors.status;
 }

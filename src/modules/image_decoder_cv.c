@@ -156,8 +156,11 @@ static enum pen_status process(struct pen_module *m, const struct pen_io *io,
         .out = &dst,
         .scratch = st->scratch.memory,
     };
-    PEN_TRY(d.header.codec == PEN_CODEC_JPEG ? stk_jpeg_decode(&d, err)
-                                             : stk_png_decode(&d, err));
+    const enum pen_status status = d.header.codec == PEN_CODEC_JPEG
+                                       ? stk_jpeg_decode(&d, err)
+                                       : stk_png_decode(&d, err);
+    pen_module_count_library(m, d.allocations);
+    PEN_TRY(status);
     take_note(m, st, io, &d);
     return PEN_OK;
 }

@@ -125,8 +125,11 @@ static enum pen_status process(struct pen_module *m, const struct pen_io *io,
         .to = dst.plane[0].host,
         .room = pen_frame_caps(pen_output(io, 0))->bytes,
     };
-    PEN_TRY(p->format == PEN_CODEC_JPEG ? stk_jpeg_encode(&e, err)
-                                        : stk_png_encode(&e, err));
+    const enum pen_status status = p->format == PEN_CODEC_JPEG
+                                       ? stk_jpeg_encode(&e, err)
+                                       : stk_png_encode(&e, err);
+    pen_module_count_library(m, e.allocations);
+    PEN_TRY(status);
     return pen_frame_set_bytes(pen_output(io, 0), e.bytes, err);
 }
 

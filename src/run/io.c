@@ -147,6 +147,13 @@ void pen_module_free_device(struct pen_module *m, uint64_t address)
     free(b);
 }
 
+void pen_module_count_library(struct pen_module *m, uint64_t allocations)
+{
+    struct pen_pipeline *p = m->pipeline;
+    if (stk_ledger_steady(p->ledger))
+        atomic_fetch_add(&p->library_allocations, allocations);
+}
+
 void stk_module_reclaim(struct pen_module *m)
 {
     struct pen_pipeline *p = m->pipeline;

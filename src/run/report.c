@@ -84,6 +84,7 @@ void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out)
         stk_ledger_totals(p->ledger, counted[i], &t);
         out->steady_state_allocations += t.steady;
     }
+    out->library_allocations = atomic_load(&p->library_allocations);
     stk_ledger_totals(p->ledger, STK_RES_CONTEXT, &t);
     out->contexts_retained = (uint32_t)t.added;
     out->contexts_released = (uint32_t)t.removed;

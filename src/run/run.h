@@ -219,6 +219,7 @@ struct pen_pipeline {
     _Atomic int64_t first_frame_at;
     _Atomic uint64_t sink_frames;
     _Atomic uint64_t copies[4], copy_bytes[4];  // by stk_copy_kind; 0: host
+    _Atomic uint64_t library_allocations;
     uint64_t launches;  // of the stream, once it is gone
     uint64_t blocked;   // waits of workers, likewise
 

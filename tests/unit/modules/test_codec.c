@@ -1032,6 +1032,81 @@ PEN_TEST(formats_that_a_file_cannot_hold_are_refused)
     }
 }
 
+// --- what the libraries ask for ---------------------------------------------
+
+PEN_TEST(requests_for_memory_are_counted)
+{
+    (void)test_state;
+    struct picture p = picture_new(PEN_FMT_RGB, 64, 48);
+    picture_paint(&p, 1);
+    void *to = malloc(100000);
+    assert_non_null(to);
+    for (int jpeg = 0; jpeg < 2; jpeg++) {
+        struct pen_error err = { 0 };
+        struct stk_encode e = { .in = &p.view,
+                                .quality = 90,
+                                .compression = 6,
+                                .to = to,
+                                .room = 100000 };
+        pen_alloc_fail_arm(0, false);
+        assert_int_equal(jpeg ? stk_jpeg_encode(&e, &err)
+                              : stk_png_encode(&e, &err),
+                         PEN_OK);
+        // libpng's go through our malloc, libjpeg's through its own.
+        pen_alloc_fail_disarm();
+        assert_int_equal(pen_alloc_fail_count(), jpeg ? 0 : e.allocations);
+        assert_true(e.allocations > 4);
+
+        struct stk_decode d = {
+            .data = to, .bytes = e.bytes, .orientation = 1, .out = &p.view
+        };
+        const struct stk_bytes bytes = stk_bytes_memory(to, e.bytes);
+        assert_int_equal(stk_image_header_read(&bytes, &d.header, &err),
+                         PEN_OK);
+        pen_alloc_fail_arm(0, false);
+        assert_int_equal(jpeg ? stk_jpeg_decode(&d, &err)
+                              : stk_png_decode(&d, &err),
+                         PEN_OK);
+        pen_alloc_fail_disarm();
+        assert_int_equal(pen_alloc_fail_count(), jpeg ? 0 : d.allocations);
+        assert_true(d.allocations > 4);
+
+        // Also those of a picture that fails.
+        const uint64_t whole = d.allocations;
+        d.allocations = 0;
+        d.bytes = e.bytes / 2;
+        assert_int_equal(jpeg ? stk_jpeg_decode(&d, &err)
+                              : stk_png_decode(&d, &err),
+                         PEN_E_DATA);
+        assert_true(d.allocations > 4 && d.allocations <= whole);
+    }
+    // Several scans: what a manager gets for whole pictures is seen as well.
+    uint8_t *samples = random_samples(64 * 48 * 3, 3);
+    struct bytes one = jpeg_make(samples, 64, 48, &(struct jpeg_options){ 0 });
+    struct bytes many = jpeg_make(
+        samples, 64, 48, &(struct jpeg_options){ .progressive = true });
+    uint64_t asked[2] = { 0 };
+    for (int i = 0; i < 2; i++) {
+        const struct bytes *b = i ? &many : &one;
+        struct pen_error err = { 0 };
+        struct stk_decode d = { .data = b->data,
+                                .bytes = b->length,
+                                .orientation = 1,
+                                .out = &p.view };
+        const struct stk_bytes bytes = stk_bytes_memory(b->data, b->length);
+        assert_int_equal(stk_image_header_read(&bytes, &d.header, &err),
+                         PEN_OK);
+        assert_int_equal(stk_jpeg_decode(&d, &err), PEN_OK);
+        asked[i] = d.allocations;
+    }
+    assert_true(asked[1] > asked[0]);
+    bytes_free(&one);
+    bytes_free(&many);
+    free(samples);
+    free(to);
+    picture_free(&p);
+}
+
 PEN_TEST(real_photos_are_what_libjpeg_makes_of_them)
 {
     static const char *const names[] = { "faces.jpg", "frame.jpg",
@@ -1075,4 +1150,5 @@ PEN_TEST_MAIN(
     PEN_CASE(png_round_trips_exactly),
     PEN_CASE(the_bound_of_a_png_holds_uncompressed),
     PEN_CASE(formats_that_a_file_cannot_hold_are_refused),
+    PEN_CASE(requests_for_memory_are_counted),
     PEN_CASE(real_photos_are_what_libjpeg_makes_of_them))
