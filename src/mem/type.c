@@ -13,6 +13,8 @@ static enum pen_status host_alloc(const struct stk_mem_source *source,
                                   struct pen_error *err)
 {
     *out = (struct stk_block){ 0 };
+    PEN_TRY(stk_ledger_reserve(source->ledger, STK_RES_HOST, bytes,
+                               source->owner, err));
     // Whole pages for pictures: registration and direct I/O want them.
     const size_t align = bytes >= PAGE ? PAGE : HOST_ALIGN;
     size_t size = 0;
@@ -21,6 +23,7 @@ static enum pen_status host_alloc(const struct stk_mem_source *source,
         memory = aligned_alloc(align, size);
     if (!memory) {
         char text[32];
+        stk_ledger_cancel(source->ledger, STK_RES_HOST, bytes);
         stk_format_size(bytes, text, sizeof(text));
         return pen_error_set(err, PEN_E_NOMEM, 0, source->owner,
                              "no host memory for a block of %zu bytes (%s)",
@@ -29,8 +32,8 @@ static enum pen_status host_alloc(const struct stk_mem_source *source,
     out->host = memory;
     out->address = (uint64_t)(uintptr_t)memory;
     out->bytes = bytes;
-    stk_ledger_add(source->ledger, STK_RES_HOST, out->address, bytes,
-                   source->owner, PEN_HERE);
+    stk_ledger_enter(source->ledger, STK_RES_HOST, out->address, bytes,
+                     source->owner, PEN_HERE);
     return PEN_OK;
 }
 
