@@ -67,6 +67,8 @@ struct stk_plan_node {
 // In front of each piece of host workspace stands a header, in a whole number
 // of such blocks.
 enum { STK_WORKSPACE_ALIGN = 64 };
+// So many blocks of pinned workspace: one is filled while another is read.
+enum { STK_STAGING_BLOCKS = 2 };
 
 struct stk_plan_edge {
     uint32_t from, from_pin;  // node number, output pin
