@@ -7,7 +7,8 @@
 // It comes from the first provider that works (of its kind):
 //   HOST  /dev/udmabuf over a memfd; /dev/dma_heap/system; a plain memfd, only
 //         with an emulated device, which takes it for a DMABUF
-//   CUDA  device memory that the driver exports (whole multiples of 64 KiB)
+//   CUDA  device memory that the driver exports (whole multiples of 64 KiB; it
+//         gives small blocks at any address, so that these take 64 KiB more)
 // HOST memory is mapped once, for as long as the block lives; the host's
 // accesses are enclosed in DMA_BUF_IOCTL_SYNC. Where the driver imports DMABUFs
 // (integrated GPUs, the emulated device) the block gets a device address too.
@@ -30,8 +31,8 @@ struct stk_dmabuf {
     void *host;                 // NULL: no access by the host
     size_t mapped;              // bytes of the mapping
     size_t host_bytes;          // in the ledger as DMABUF; 0: not ours
-    size_t device_bytes;        // of our device memory, in the ledger as
-                                // CUDA_DEVICE; 0: none
+    uint64_t memory;            // our device memory, in which the exported
+    size_t device_bytes;        // part lies; in the ledger as CUDA_DEVICE
 };
 
 // What this machine can do, found by trying it: an allocation, a mapping, an
@@ -43,6 +44,10 @@ struct stk_dmabuf_caps {
     char why_host[160], why_export[160], why_import[160];  // "" if it works
 };
 void stk_dmabuf_probe(struct pen_device *dev, struct stk_dmabuf_caps *out);
+
+// The device memory that a block of `bytes` of kind CUDA takes; false: too
+// large for any. (ways.c, so that the planner can ask without a driver.)
+bool stk_dmabuf_cuda_bytes(size_t bytes, size_t *out);
 
 // How frames get from one memory type to another: the 4x4 table (ways.c).
 enum stk_way {

@@ -5,6 +5,18 @@
 
 #include "dmabuf.h"
 
+#include "../base/str.h"
+
+// From this size on the driver gives blocks that are aligned for export.
+enum { ALIGNED_FROM = 2 << 20 };
+
+bool stk_dmabuf_cuda_bytes(size_t bytes, size_t *out)
+{
+    if (!stk_align(bytes, STK_EXPORT_ALIGN, out))
+        return false;
+    return *out >= ALIGNED_FROM || stk_add(*out, STK_EXPORT_ALIGN, out);
+}
+
 enum need {
     NEED_NOTHING = 0,
     NEED_HOST,

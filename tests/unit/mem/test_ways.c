@@ -144,7 +144,29 @@ PEN_TEST(what_is_no_memory_type_is_refused)
                      STK_WAY_REFUSED);
 }
 
-PEN_TEST_MAIN(PEN_CASE(every_pair_has_a_way_or_a_reason),
+PEN_TEST(a_block_of_cuda_memory_has_room_for_an_aligned_part)
+{
+    static const struct {
+        size_t bytes, take;
+    } cases[] = {
+        { 1, 128 << 10 },
+        { 64 << 10, 128 << 10 },
+        { (64 << 10) + 1, 192 << 10 },
+        { (2 << 20) - (64 << 10), 2 << 20 },
+        { (2 << 20) - 1, 2 << 20 },
+        { 2 << 20, 2 << 20 },
+        { (2 << 20) + 1, (2 << 20) + (64 << 10) },
+    };
+    size_t take = 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_true(stk_dmabuf_cuda_bytes(cases[i].bytes, &take));
+        assert_int_equal(take, cases[i].take);
+    }
+    assert_false(stk_dmabuf_cuda_bytes(SIZE_MAX, &take));
+}
+
+PEN_TEST_MAIN(PEN_CASE(a_block_of_cuda_memory_has_room_for_an_aligned_part),
+              PEN_CASE(every_pair_has_a_way_or_a_reason),
               PEN_CASE(a_refusal_names_what_is_missing_and_the_way_round),
               PEN_CASE(unknown_reasons_leave_no_empty_brackets),
               PEN_CASE(a_small_buffer_is_not_overrun),
