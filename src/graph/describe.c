@@ -493,6 +493,7 @@ static const char settings_schema[] =
     "'d2h_per_frame': {'type': 'integer', 'minimum': 0}},"
     "'patternProperties': {'^#': {}}, 'additionalProperties': false},"
     "'auto_bridge': {'type': 'boolean'}, 'autoBridge': {'type': 'boolean'},"
+    "'pinned_limit': {'enum': ['refuse', 'stage']},"
     "'onError': {'$ref': '#/definitions/onError'},"
     "'on_error': {'$ref': '#/definitions/onError'},"
     "'autoStart': {'type': 'boolean'}, 'auto_start': {'type': 'boolean'}}}";

@@ -382,6 +382,19 @@ static void read_auto_bridge(struct pen_description *d, const char *pointer,
     read_flag(d, pointer, "auto_bridge", value, &d->auto_bridge);
 }
 
+static void read_pinned_limit(struct pen_description *d, const char *pointer,
+                              const json_t *value)
+{
+    const char *s = json_string_value(value);
+    if (s && !strcmp(s, "stage"))
+        d->pinned_limit = STK_PINNED_STAGE;
+    else if (s && !strcmp(s, "refuse"))
+        d->pinned_limit = STK_PINNED_REFUSE;
+    else
+        wrong(d, s ? "E004" : "E003", pointer, "pinned_limit",
+              "\"refuse\" or \"stage\"", value, "\"pinned_limit\": \"refuse\"");
+}
+
 static void read_on_error(struct pen_description *d, const char *pointer,
                           const json_t *value)
 {
@@ -513,6 +526,7 @@ static const struct members settings_members = {
             { "budget", NULL, read_budget },
             { "auto_bridge", NULL, read_auto_bridge },
             { "autoBridge", "auto_bridge", read_auto_bridge },
+            { "pinned_limit", NULL, read_pinned_limit },
             { "onError", NULL, read_on_error },
             { "on_error", "onError", read_on_error },
             { "autoStart", NULL, read_auto_start },

@@ -87,6 +87,9 @@ struct stk_desc_connection {
     enum stk_policy policy;
     const char *pointer;  // "/connections/0"
 };
+// What to do when the pools for uploads are over the budget of pinned memory.
+enum stk_pinned_limit { STK_PINNED_REFUSE = 0, STK_PINNED_STAGE };
+
 struct pen_description {
     struct stk_arena arena;
     const char *file;  // name for messages
@@ -94,6 +97,7 @@ struct pen_description {
     const char *device;   // settings.device; "auto"
     int32_t queue_depth;  // settings.queue_depth; 0: not given
     bool auto_bridge;
+    enum stk_pinned_limit pinned_limit;
     const char *on_error;                  // settings.onError; NULL: not given
     uint64_t budget[PEN_MEM_COUNT];        // 0: not given
     int32_t h2d_per_frame, d2h_per_frame;  // -1: not given

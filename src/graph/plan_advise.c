@@ -29,8 +29,8 @@ static void trace_node(const struct pen_plan *plan, uint32_t number,
         const struct stk_plan_edge *e = &plan->edges[node->in_edge[i]];
         const struct stk_plan_node *from = &plan->nodes[e->from];
         const struct trace *f = &traces[e->from];
-        const enum stk_transfer transfer = stk_node_transfer(from);
-        const bool device = e->mem == PEN_MEM_CUDA_DEVICE;
+        const enum stk_transfer transfer = stk_node_transfer(plan, from);
+        const bool device = STK_HOMES_CUDA & STK_HOME_BIT(stk_edge_home(e));
         const int32_t down = transfer == STK_D2H ? (int32_t)e->from
                              : device            ? NONE
                                                  : f->down;
@@ -81,7 +81,7 @@ static void tell_path(struct stk_text *t, const struct pen_plan *plan,
 {
     for (uint32_t i = path->count; i-- > 0;) {
         const struct stk_plan_node *node = &plan->nodes[path->nodes[i]];
-        const enum stk_transfer transfer = stk_node_transfer(node);
+        const enum stk_transfer transfer = stk_node_transfer(plan, node);
         stk_text_addf(t, "%s%s", i + 1 < path->count ? " -> " : "", node->id);
         if (transfer == STK_H2D)
             stk_text_add(t, " (to the device)");
@@ -126,7 +126,8 @@ static void suggest(struct stk_text *t, const struct pen_plan *plan,
     bool between = false;
     for (uint32_t i = last; i-- > first + 1;) {
         const struct stk_plan_node *node = &plan->nodes[path->nodes[i]];
-        if (stk_node_transfer(node) || (node->cls->flags & PEN_CLASS_FORWARDS))
+        if (stk_node_transfer(plan, node) ||
+            (node->cls->flags & PEN_CLASS_FORWARDS))
             continue;
         between = true;
         if (!**pointer)
@@ -219,11 +220,11 @@ enum pen_status stk_plan_advise(struct stk_planner *p, struct pen_error *err)
     for (uint32_t n = 0; n < count && ok; n++)
         trace_node(plan, n, traces);
     for (uint32_t n = 0; n < count && ok; n++)
-        if (stk_node_transfer(&plan->nodes[n]) == STK_H2D &&
+        if (stk_node_transfer(plan, &plan->nodes[n]) == STK_H2D &&
             traces[n].down != NONE)
             ok = tell_detour(p, traces, n, &path);
     for (uint32_t n = 0; n < count && ok; n++)
-        if (stk_node_transfer(&plan->nodes[n]) == STK_D2H &&
+        if (stk_node_transfer(plan, &plan->nodes[n]) == STK_D2H &&
             traces[n].up != NONE && traces[n].idle && !traces[n].told)
             ok = tell_idle(p, traces, n, &path);
     free(traces);

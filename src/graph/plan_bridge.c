@@ -4,17 +4,107 @@
 
 #include <string.h>
 
-// Let a pool be page-locked; for forwarded frames, the pools they come from.
-static void upgrade(struct pen_plan *plan, uint32_t number, uint32_t pin)
+static enum stk_home plain_home(enum stk_home home)
 {
+    return home == STK_HOME_DMA_CUDA ? STK_HOME_CUDA : STK_HOME_HOST;
+}
+
+static enum stk_chance worse(enum stk_chance a, enum stk_chance b)
+{
+    return a > b ? a : b;
+}
+
+// Of the node's own pool.
+static enum stk_chance own_chance(const struct stk_planner *p, uint32_t number,
+                                  uint32_t pin, enum stk_home to)
+{
+    const struct stk_plan_node *node = &p->plan->nodes[number];
+    const struct stk_aside *a = &p->aside[number];
+    if (!p->staged || to != STK_HOME_PINNED ||
+        stk_node_hands_through(p->plan, node))
+        return STK_CHANCE_OPEN;
+    const uint32_t at = node->inserted ? a->pin : pin;
+    const uint32_t staged = p->staged[(size_t)a->node * PEN_MAX_PINS + at];
+    return staged & PEN_FMT_BIT(a->format) ? STK_CHANCE_STAGED
+                                           : STK_CHANCE_OPEN;
+}
+
+// Of what flows on an edge; *behind is set where its producer passes it on.
+static enum stk_chance edge_chance(const struct stk_planner *p, int32_t edge,
+                                   enum stk_home to, bool *behind)
+{
+    const struct stk_plan_edge *e = &p->plan->edges[edge];
+    const struct stk_plan_node *from = &p->plan->nodes[e->from];
+    const enum stk_home home = stk_output_home(&from->output[e->from_pin]);
+    *behind = false;
+    if (home == to)
+        return STK_CHANCE_OPEN;
+    if (home != plain_home(to))
+        return STK_CHANCE_NONE;
+    *behind = from->forwards;
+    return own_chance(p, e->from, e->from_pin, to);
+}
+
+// Of the pools behind a node that passes frames on. Their number is not
+// bounded, so the last input is followed by a loop, and what was found is kept:
+// what cannot be never will be, what can be holds until the next upgrade.
+static enum stk_chance chance_behind(struct stk_planner *p, uint32_t number,
+                                     enum stk_home to)
+{
+    struct stk_aside *start = &p->aside[number];
+    enum stk_chance worst = STK_CHANCE_OPEN;
+    for (;;) {
+        const struct stk_plan_node *node = &p->plan->nodes[number];
+        const struct stk_aside *a = &p->aside[number];
+        bool behind = false;
+        int32_t last = -1;
+        if (a->chance[to] != STK_CHANCE_OPEN ||
+            a->when[to] == p->upgrades + 1) {
+            worst = worse(worst, (enum stk_chance)a->chance[to]);
+            break;
+        }
+        for (uint32_t i = 0; i < node->inputs; i++) {
+            if (node->in_edge[i] < 0)
+                continue;
+            if (behind)
+                worst = worse(worst,
+                              chance_behind(p, p->plan->edges[last].from, to));
+            last = node->in_edge[i];
+            worst = worse(worst, edge_chance(p, last, to, &behind));
+        }
+        if (!behind)
+            break;
+        number = p->plan->edges[last].from;
+    }
+    start->chance[to] = (uint8_t)worst;
+    start->when[to] = p->upgrades + 1;
+    return worst;
+}
+
+enum stk_chance stk_pool_chance(struct stk_planner *p, uint32_t number,
+                                uint32_t pin, enum stk_home to)
+{
+    const enum stk_chance own = own_chance(p, number, pin, to);
+    if (!p->plan->nodes[number].forwards)
+        return own;
+    return worse(own, chance_behind(p, number, to));
+}
+
+// For forwarded frames, the pools they come from.
+void stk_pool_upgrade(struct stk_planner *p, uint32_t number, uint32_t pin,
+                      enum stk_home to)
+{
+    const struct pen_plan *plan = p->plan;
     for (;;) {
         struct stk_plan_node *node = &plan->nodes[number];
         struct stk_plan_output *o = &node->output[pin];
-        if (o->mem != PEN_MEM_HOST)
+        if (stk_output_home(o) != plain_home(to))
             return;
-        o->mem = PEN_MEM_HOST_PINNED;
-        if (!(node->cls->flags & PEN_CLASS_FORWARDS))
-            o->upgraded_from = PEN_MEM_HOST;
+        const enum pen_mem_type was = o->mem;
+        stk_output_set_home(o, to);
+        p->upgrades++;
+        if (!stk_node_hands_through(plan, node))
+            o->upgraded_from = was;
         if (!node->forwards)
             return;
         int32_t last = -1;
@@ -23,7 +113,7 @@ static void upgrade(struct pen_plan *plan, uint32_t number, uint32_t pin)
                 continue;
             if (last >= 0) {
                 const struct stk_plan_edge *e = &plan->edges[last];
-                upgrade(plan, e->from, e->from_pin);
+                stk_pool_upgrade(p, e->from, e->from_pin, to);
             }
             last = node->in_edge[i];
         }
@@ -86,7 +176,8 @@ static enum pen_status explain(struct stk_planner *p, const struct stk_place *w,
         stk_mask_text(w->mask, gives, sizeof(gives));
     } else {
         stk_wanted_text(set->mem, wants, sizeof(wants));
-        stk_mems_text(PEN_MEM_BIT(from->mem), gives, sizeof(gives));
+        stk_mems_text(PEN_MEM_BIT(stk_home_mem(from->home)), gives,
+                      sizeof(gives));
     }
     stk_text_addf(&reason, "pin `%s` of `%s` %s %s; `%s.%s` gives %s",
                   to->cls->inputs[e->to_pin].name, to->desc->id,
@@ -94,6 +185,8 @@ static enum pen_status explain(struct stk_planner *p, const struct stk_place *w,
                   gives);
     if (count > 1)
         stk_text_addf(&reason, " (and %u more)", count - 1);
+    if (node->staged)
+        stk_text_add(&reason, ", not pinned: that would be over the budget");
 
     enum pen_status st = PEN_OK;
     if (!reason.failed && !serves.failed) {
@@ -155,6 +248,15 @@ static const char *next_id(struct stk_planner *p,
     }
 }
 
+// A bridge writes straight into memory of another kind than its class gives.
+static void make_home(struct stk_plan_output *o, const struct stk_template *t,
+                      enum stk_home home)
+{
+    stk_output_set_home(o, home);
+    if (!(t->out.mem & PEN_MEM_BIT(o->mem)))
+        o->upgraded_from = stk_home_mem(plain_home(home));
+}
+
 static enum pen_status insert(struct stk_planner *p, struct stk_place *w,
                               const struct stk_origin *from, int at,
                               const struct stk_hop *hop, uint32_t number,
@@ -164,9 +266,15 @@ static enum pen_status insert(struct stk_planner *p, struct stk_place *w,
     struct pen_plan *plan = p->plan;
     const struct stk_template *t = stk_template_of(p, w, hop);
     const bool conversion = hop->op >= OP_CONVERT_HOST;
+    const unsigned format = stk_state_format(hop->to);
     uint32_t depth;
     PEN_TRY(stk_planner_add_node(p, made, err));
     struct stk_plan_node *node = &plan->nodes[*made];
+    p->aside[*made] = (struct stk_aside){
+        .node = from->node,
+        .pin = (uint8_t)from->pin_number,
+        .format = (uint8_t)w->format[format],
+    };
     node->id = next_id(p, t->cls);
     node->loss = "";
     node->pointer = "";
@@ -178,19 +286,22 @@ static enum pen_status insert(struct stk_planner *p, struct stk_place *w,
     node->inputs = node->outputs = 1;
     node->in[0] = t->in;
     node->out[0] = t->out;
+    node->staged =
+        hop->op == OP_TO_PINNED && (w->staged & 1u << stk_state_format(at));
     if (!node->id)
         return stk_plan_no_memory(err);
     PEN_TRY(explain(p, w, from, hop->to, conversion, node, &depth, err));
     if (conversion) {
         PEN_TRY(describe_loss(p, w, from->caps, at, hop->to, node, err));
         // Frames that have the target format already go through untouched.
-        node->forwards =
-            stk_state_format(at) == 0 &&
-            (w->mask & PEN_FMT_BIT(w->format[stk_state_format(hop->to)]));
+        node->forwards = stk_state_format(at) == 0 &&
+                         (w->mask & PEN_FMT_BIT(w->format[format]));
     }
-    node->output[0].mem = stk_place_mem[stk_state_mem(hop->to)];
+    make_home(&node->output[0], t, stk_state_home(hop->to));
     if (depth > STK_BRIDGE_DEPTH)
         depth = STK_BRIDGE_DEPTH;
+    if (plan->nodes[number].staged)
+        depth = 1;
     PEN_TRY(
         stk_planner_add_edge(p, number, pin, *made, 0, depth, STK_BLOCK, err));
     p->bridged = true;
@@ -206,13 +317,14 @@ enum pen_status stk_place_emit(struct stk_planner *p, struct stk_place *w,
         const struct stk_target *t = &w->targets[i];
         if (t->state != at)
             continue;
-        const uint32_t mem = PEN_MEM_BIT(stk_place_mem[stk_state_mem(at)]);
+        const uint32_t home = STK_HOME_BIT(stk_state_home(at));
+        const uint32_t side =
+            home & STK_HOMES_HOST ? STK_HOMES_HOST : STK_HOMES_CUDA;
         for (uint32_t n = t->first; n != UINT32_MAX; n = w->next_edge[n]) {
             p->pending[p->out[n]] =
                 (struct stk_pending){ p->poison[number] ? UINT32_MAX : number,
                                       pin };
-            p->side[p->graph->edges[p->out[n]].to] &=
-                mem & PEN_MEM_BITS_HOST ? PEN_MEM_BITS_HOST : mem;
+            p->side[p->graph->edges[p->out[n]].to] &= side;
         }
     }
     for (unsigned h = 0; h < w->hops[at]; h++) {
@@ -220,7 +332,7 @@ enum pen_status stk_place_emit(struct stk_planner *p, struct stk_place *w,
         if (w->parent[hop->to] != at)
             continue;
         if (hop->op == OP_UPGRADE) {
-            upgrade(p->plan, number, pin);
+            stk_pool_upgrade(p, number, pin, STK_HOME_PINNED);
             PEN_TRY(stk_place_emit(p, w, from, hop->to, number, pin, err));
             continue;
         }

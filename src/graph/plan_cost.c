@@ -17,11 +17,14 @@ static const struct pen_profile profiles[] = {
     { .name = "generic-cuda", .cuda = true,
       .h2d_rate = 25000, .d2h_rate = 25000, .pageable_rate = 6000,
       .device_rate = 500000, .host_rate = 2000,
-      .launch_ns = 5000, .copy_ns = 8000 },
+      .launch_ns = 5000, .copy_ns = 8000,
+      .dmabuf = PEN_DMABUF_HOST | PEN_DMABUF_EXPORT,
+      .why_dmabuf = { "", "", "a discrete GPU does not import DMABUFs" } },
     { .name = "cpu", .cuda = false,
       .h2d_rate = 8000, .d2h_rate = 8000, .pageable_rate = 8000,
       .device_rate = 1000, .host_rate = 2000,
-      .launch_ns = 10000, .copy_ns = 4000 },
+      .launch_ns = 10000, .copy_ns = 4000,
+      .dmabuf = PEN_DMABUF_HOST | PEN_DMABUF_EXPORT | PEN_DMABUF_IMPORT },
 };
 // clang-format on
 
@@ -49,27 +52,44 @@ int64_t stk_cost_move(uint64_t bytes, uint32_t rate)
     return (int64_t)(whole * 1000 + (rest * 1000 + rate - 1) / rate);
 }
 
-enum stk_transfer stk_node_transfer(const struct stk_plan_node *node)
+bool stk_class_copies(const struct pen_module_class *cls)
 {
-    if (!(node->cls->flags & PEN_CLASS_BRIDGE) || node->inputs != 1 ||
-        node->outputs != 1)
+    if (!(cls->flags & PEN_CLASS_BRIDGE))
+        return false;
+    for (const char *const *tag = cls->tags; tag && *tag; tag++)
+        if (!strcmp(*tag, "function:color"))
+            return false;
+    return true;
+}
+
+static enum stk_home first_home(uint32_t mems)
+{
+    const uint32_t taken = stk_homes_taken(mems, 0);
+    return taken ? (enum stk_home)__builtin_ctz(taken) : STK_HOME_HOST;
+}
+
+enum stk_transfer stk_node_transfer(const struct pen_plan *plan,
+                                    const struct stk_plan_node *node)
+{
+    if (!stk_class_copies(node->cls) || node->inputs != 1 || node->outputs != 1)
         return STK_NO_TRANSFER;
-    // A converter stays on its side, so differing sides make a transfer; a
-    // copy within the device is told from a converter by its formats.
-    const uint32_t cuda = PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE);
-    const bool in_cuda = node->in[0].mem == cuda;
-    const bool out_cuda = node->out[0].mem == cuda;
-    if (!in_cuda && out_cuda && !(node->in[0].mem & cuda))
-        return STK_H2D;
-    if (in_cuda && !out_cuda && !(node->out[0].mem & cuda))
-        return STK_D2H;
-    if (in_cuda && out_cuda) {
-        for (const char *const *tag = node->cls->tags; tag && *tag; tag++)
-            if (!strcmp(*tag, "function:color"))
-                return STK_NO_TRANSFER;
-        return STK_D2D;
+    enum stk_home in = first_home(node->in[0].mem);
+    enum stk_home out = first_home(node->out[0].mem);
+    if (node->in_edge[0] >= 0) {
+        const struct stk_plan_edge *e = &plan->edges[node->in_edge[0]];
+        in = stk_output_home(&plan->nodes[e->from].output[e->from_pin]);
     }
-    return STK_NO_TRANSFER;
+    if (node->output[0].mem != PEN_MEM_NONE)
+        out = stk_output_home(&node->output[0]);
+    if (!(node->cls->flags & PEN_CLASS_CUDA))
+        return stk_node_hands_through(plan, node) ? STK_NO_TRANSFER : STK_H2H;
+    const bool from_device = STK_HOMES_CUDA & STK_HOME_BIT(in);
+    const bool to_device = STK_HOMES_CUDA & STK_HOME_BIT(out);
+    if (from_device && to_device)
+        return STK_D2D;
+    if (to_device)
+        return STK_H2D;
+    return from_device ? STK_D2H : STK_NO_TRANSFER;
 }
 
 bool stk_node_cost(const struct pen_plan *plan,
@@ -79,7 +99,7 @@ bool stk_node_cost(const struct pen_plan *plan,
     uint64_t in = 0, out = 0;
     bool known = true;
     *cost = 0;
-    if (node->cls->flags & PEN_CLASS_FORWARDS)
+    if (stk_node_hands_through(plan, node))
         return true;
     for (uint32_t i = 0; i < node->inputs; i++) {
         if (node->in_edge[i] < 0)
@@ -89,7 +109,7 @@ bool stk_node_cost(const struct pen_plan *plan,
             plan->nodes[e->from].output[e->from_pin].block_bytes;
         known = known && bytes;
         // A host module does not touch the bytes of device frames.
-        if (e->mem != PEN_MEM_CUDA_DEVICE ||
+        if (!(STK_HOMES_CUDA & STK_HOME_BIT(stk_edge_home(e))) ||
             (node->cls->flags & PEN_CLASS_CUDA))
             in += bytes;
     }
@@ -101,7 +121,7 @@ bool stk_node_cost(const struct pen_plan *plan,
     }
     if (!known)
         return false;
-    switch (stk_node_transfer(node)) {
+    switch (stk_node_transfer(plan, node)) {
     case STK_H2D:
         *cost = stk_cost_sum(stk_cost_move(in, f->h2d_rate), f->copy_ns);
         break;
@@ -112,6 +132,7 @@ bool stk_node_cost(const struct pen_plan *plan,
         *cost =
             stk_cost_sum(stk_cost_move(in + out, f->device_rate), f->copy_ns);
         break;
+    case STK_H2H:
     case STK_NO_TRANSFER:
         if (node->cls->flags & PEN_CLASS_CUDA)
             *cost = stk_cost_sum(stk_cost_move(in + out, f->device_rate),

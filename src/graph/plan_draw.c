@@ -44,7 +44,9 @@ static void edge_lines(const struct pen_plan *plan,
     char bytes[32];
     stk_plan_caps_text(&e->caps, first, size);
     stk_plan_bytes_text(o->block_bytes, bytes, sizeof(bytes));
-    snprintf(second, size, "%s  %s  depth %u", pen_mem_name(e->mem), bytes,
+    const char *how = stk_edge_how(plan, e);
+    snprintf(second, size, "%s%s%s  %s  depth %u",
+             stk_home_text(stk_edge_home(e)), *how ? " " : "", how, bytes,
              e->depth);
 }
 
@@ -71,7 +73,7 @@ static void dot_node(struct stk_text *t, const struct pen_plan *plan,
     const enum pen_mem_type mem = home_of(plan, n);
     struct stk_text label = { 0 };
     stk_text_addf(&label, "%s\n%s", node->id, node->type);
-    if (!stk_plan_props_text(&label, node, 40))
+    if (!stk_plan_props_text(&label, plan, node, 40))
         t->failed = true;
     t->failed = t->failed || label.failed;
     stk_text_add(t, "    ");
@@ -436,7 +438,7 @@ static void svg_node(struct stk_text *t, const struct drawing *d, uint32_t n)
     const int x = round_x(d->spots[n].x), y = top_of(d->spots[n].layer);
     struct stk_text second = { 0 };
     stk_text_add(&second, node->type);
-    if (!stk_plan_props_text(&second, node, 200))
+    if (!stk_plan_props_text(&second, d->plan, node, 200))
         t->failed = true;
     t->failed = t->failed || second.failed;
     stk_text_add(t, "<g><title>");

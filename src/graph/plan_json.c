@@ -82,7 +82,14 @@ static json_t *edge_json(const struct pen_plan *plan,
     c = stk_json_with(
         c, "to",
         json_sprintf("%s.%s", to->id, to->cls->inputs[e->to_pin].name));
+    const char *how = stk_edge_how(plan, e);
     c = stk_json_with(c, "mem", json_string(pen_mem_name(e->mem)));
+    c = stk_json_with(
+        c, "of",
+        e->kind == STK_DMABUF_NONE
+            ? json_null()
+            : json_string(e->kind == STK_DMABUF_CUDA ? "device" : "host"));
+    c = stk_json_with(c, "how", *how ? json_string(how) : json_null());
     c = stk_json_with(c, "format",
                       info ? json_string(info->name) : json_null());
     c = stk_json_with(c, "width", or_null(e->caps.width > 0, e->caps.width));
@@ -123,9 +130,13 @@ static json_t *transfers_json(const struct pen_plan *plan)
     t = stk_json_with(t, "h2d_bytes_per_frame",
                       or_null(known || !plan->h2d_per_frame,
                               (json_int_t)plan->h2d_bytes_per_frame));
-    return stk_json_with(t, "d2h_bytes_per_frame",
-                         or_null(known || !plan->d2h_per_frame,
-                                 (json_int_t)plan->d2h_bytes_per_frame));
+    t = stk_json_with(t, "d2h_bytes_per_frame",
+                      or_null(known || !plan->d2h_per_frame,
+                              (json_int_t)plan->d2h_bytes_per_frame));
+    t = stk_json_with(t, "h2h_per_frame", json_integer(plan->h2h_per_frame));
+    return stk_json_with(t, "h2h_bytes_per_frame",
+                         or_null(known || !plan->h2h_per_frame,
+                                 (json_int_t)plan->h2h_bytes_per_frame));
 }
 
 static json_t *memory_json(const struct pen_plan *plan)

@@ -2,57 +2,64 @@
 
 #include "plan_place.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 // --- targets ----------------------------------------------------------------
 
 static bool uploads(const struct stk_node *node)
 {
     const uint32_t cuda = PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE);
-    return (node->cls->flags & PEN_CLASS_BRIDGE) && node->outputs == 1 &&
-           node->out[0].mem == cuda && !(node->in[0].mem & cuda);
+    return stk_class_copies(node->cls) && (node->cls->flags & PEN_CLASS_CUDA) &&
+           node->outputs == 1 && node->out[0].mem == cuda &&
+           !(node->in[0].mem & cuda);
 }
 
-// The same side of the machine: host types go together.
-static uint32_t side_of(uint32_t mems)
+// The same side of the machine: host memory goes together, and the device's.
+static uint32_t side_of(uint32_t homes)
 {
-    return mems & PEN_MEM_BITS_HOST ? mems | PEN_MEM_BITS_HOST : mems;
+    return (homes & STK_HOMES_HOST ? STK_HOMES_HOST : 0) |
+           (homes & STK_HOMES_CUDA ? STK_HOMES_CUDA : 0);
 }
 
-// Memory types in which a pin takes frames. A hand-written upload gets pinned
-// frames as an inserted one does: the producer's pool is upgraded. Where frames
-// of several inputs leave by one output, they must all be on one side: that of
-// the input which is placed first.
-static uint32_t accepted_mems(struct stk_planner *p, uint32_t number,
-                              uint32_t pin)
+static uint32_t homes_of(const struct stk_planner *p,
+                         const struct pen_pin_set *set)
+{
+    return stk_homes_taken(set->mem ? set->mem : PEN_MEM_BIT(PEN_MEM_HOST),
+                           p->plan->profile.dmabuf);
+}
+
+// Homes in which a pin takes frames. A hand-written upload gets pinned frames
+// as an inserted one does: the producer's pool is upgraded. Where frames of
+// several inputs leave by one output, they must all be on one side: that of the
+// input which is placed first.
+static uint32_t accepted_homes(struct stk_planner *p, uint32_t number,
+                               uint32_t pin)
 {
     const struct stk_node *node = &p->graph->nodes[number];
-    uint32_t mems = node->in[pin].mem;
-    if (mems == 0)
-        mems = PEN_MEM_BIT(PEN_MEM_HOST);
-    if (mems & PEN_MEM_BIT(PEN_MEM_HOST))
-        mems |= PEN_MEM_BIT(PEN_MEM_HOST_PINNED);
+    uint32_t homes = homes_of(p, &node->in[pin]);
     if (uploads(node))
-        mems &= ~PEN_MEM_BIT(PEN_MEM_HOST);
+        homes &= STK_HOME_BIT(STK_HOME_PINNED);
     if (!stk_node_gathers(node->cls, node->inputs))
-        return mems;
+        return homes;
     uint32_t *side = &p->side[number];
     if (*side == 0) {
-        *side = side_of(node->in[0].mem);
+        *side = side_of(homes_of(p, &node->in[0]));
         for (uint32_t i = 1; i < node->inputs; i++)
-            *side &= side_of(node->in[i].mem);
+            *side &= side_of(homes_of(p, &node->in[i]));
     }
-    return mems & *side ? mems & *side : mems;
+    return homes & *side ? homes & *side : homes;
 }
 
-static enum pen_status add_target(struct stk_place *w, uint32_t mems,
+static enum pen_status add_target(struct stk_place *w, uint32_t homes,
                                   uint32_t formats, uint32_t edge,
                                   struct pen_error *err)
 {
     w->next_edge[edge] = UINT32_MAX;
     for (uint32_t i = 0; i < w->target_count; i++) {
         struct stk_target *t = &w->targets[i];
-        if (t->mems != mems || t->formats != formats)
+        if (t->homes != homes || t->formats != formats)
             continue;
         w->next_edge[t->last] = edge;
         t->last = edge;
@@ -68,7 +75,7 @@ static enum pen_status add_target(struct stk_place *w, uint32_t mems,
         w->target_room = room;
     }
     w->targets[w->target_count++] = (struct stk_target){
-        .mems = mems,
+        .homes = homes,
         .formats = formats,
         .first = edge,
         .last = edge,
@@ -81,21 +88,22 @@ static enum pen_status add_target(struct stk_place *w, uint32_t mems,
 // --- complaints -------------------------------------------------------------
 
 static const char *way_round(const struct stk_planner *p, uint32_t wanted,
-                             enum pen_mem_type given)
+                             const struct stk_origin *from)
 {
     const uint32_t host = PEN_MEM_BITS_HOST;
-    const uint32_t dmabuf = PEN_MEM_BIT(PEN_MEM_DMABUF);
-    if (given == PEN_MEM_DMABUF || !(wanted & ~dmabuf))
-        return "DMABUF frames only travel between DMABUF pins; let the source "
-               "give HOST or HOST_PINNED (`memType`), and the copies are "
-               "planned";
+    const enum pen_mem_type given = stk_home_mem(from->home);
     if (!p->plan->desc || p->plan->desc->auto_bridge)
         return "";
-    if ((PEN_MEM_BIT(given) & host) && !(wanted & host))
+    if (!(wanted & ~PEN_MEM_BIT(PEN_MEM_DMABUF)) && (PEN_MEM_BIT(given) & host))
+        return "put { \"type\": \"MemTypeConversion\", \"props\": { "
+               "\"outputMemType\": \"DMA\" } } between them, or set "
+               "\"auto_bridge\": true";
+    if ((STK_HOME_BIT(from->home) & STK_HOMES_HOST) && !(wanted & host))
         return "put { \"type\": \"CudaMemCopy\", \"props\": { \"kind\": "
                "\"HostToDevice\" } } between them, or set \"auto_bridge\": "
                "true";
-    if (given == PEN_MEM_CUDA_DEVICE && !(wanted & PEN_MEM_BIT(given)))
+    if ((STK_HOME_BIT(from->home) & STK_HOMES_CUDA) &&
+        !(wanted & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE)))
         return "put { \"type\": \"CudaMemCopy\", \"props\": { \"kind\": "
                "\"DeviceToHost\" } } between them, or set \"auto_bridge\": "
                "true";
@@ -106,38 +114,55 @@ static const char *way_round(const struct stk_planner *p, uint32_t wanted,
                  "them, or set \"auto_bridge\": true";
 }
 
+// Whether a consumer cannot be served for want of DMABUFs; `why` says what is
+// missing.
+static bool no_dmabuf(const struct stk_planner *p, uint32_t wanted,
+                      enum stk_home given, char *why, size_t size)
+{
+    struct stk_dmabuf_caps caps;
+    stk_profile_dmabuf(&p->plan->profile, &caps);
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
+        const enum pen_mem_type to = (enum pen_mem_type)m;
+        if ((wanted & PEN_MEM_BIT(m)) &&
+            stk_way_between(stk_home_mem(given), stk_home_kind(given), to,
+                            &caps, why, size) != STK_WAY_REFUSED)
+            return false;
+    }
+    return true;
+}
+
 static void complain(struct stk_planner *p, const struct stk_place *w,
                      const struct stk_target *t, const struct stk_origin *from)
 {
     const bool off = p->plan->desc && !p->plan->desc->auto_bridge;
-    char wants[200], gives[200];
+    char wants[200], gives[200], why[400];
     for (uint32_t n = t->first; n != UINT32_MAX; n = w->next_edge[n]) {
         const struct stk_edge *e = &p->graph->edges[p->out[n]];
         const struct stk_node *to = &p->graph->nodes[e->to];
         const struct pen_pin_set *set = &to->in[e->to_pin];
-        const bool mem = !(t->mems & PEN_MEM_BIT(from->mem));
+        const bool mem = !(t->homes & STK_HOME_BIT(from->home));
+        const char *code = "E311", *suggestion = way_round(p, set->mem, from);
+        snprintf(why, sizeof(why), "and no bridge leads from there");
         if (mem) {
             stk_wanted_text(set->mem, wants, sizeof(wants));
-            stk_mems_text(PEN_MEM_BIT(from->mem), gives, sizeof(gives));
+            stk_mems_text(PEN_MEM_BIT(stk_home_mem(from->home)), gives,
+                          sizeof(gives));
         } else {
             stk_mask_text(set->formats, wants, sizeof(wants));
             stk_mask_text(w->mask, gives, sizeof(gives));
         }
-        const char *pointer = e->desc ? e->desc->pointer : "";
-        if (off)
-            stk_planner_error(p, "E312", pointer,
-                              way_round(p, set->mem, from->mem),
-                              "pin `%s` of `%s` takes %s, `%s.%s` gives %s, "
-                              "and auto_bridge is false",
-                              to->cls->inputs[e->to_pin].name, to->desc->id,
-                              wants, from->id, from->pin, gives);
-        else
-            stk_planner_error(p, "E311", pointer,
-                              way_round(p, set->mem, from->mem),
-                              "pin `%s` of `%s` takes %s, `%s.%s` gives %s, "
-                              "and no bridge leads from there",
-                              to->cls->inputs[e->to_pin].name, to->desc->id,
-                              wants, from->id, from->pin, gives);
+        if (mem && no_dmabuf(p, set->mem, from->home, why, sizeof(why))) {
+            code = "E313";
+            suggestion = "";
+        } else if (off) {
+            code = "E312";
+            snprintf(why, sizeof(why), "and auto_bridge is false");
+        }
+        stk_planner_error(p, code, e->desc ? e->desc->pointer : "", suggestion,
+                          "pin `%s` of `%s` takes %s, `%s.%s` gives %s%s %s",
+                          to->cls->inputs[e->to_pin].name, to->desc->id, wants,
+                          from->id, from->pin, gives,
+                          strcmp(code, "E313") ? "," : ":", why);
     }
 }
 
@@ -148,6 +173,7 @@ static enum pen_status collect(struct stk_planner *p, struct stk_place *w,
                                uint32_t end, struct pen_error *err)
 {
     w->target_count = 0;
+    w->dmabuf = false;
     for (uint32_t n = begin; n < end; n++) {
         const struct stk_edge *e = &p->graph->edges[p->out[n]];
         const struct stk_node *to = &p->graph->nodes[e->to];
@@ -176,55 +202,93 @@ static enum pen_status collect(struct stk_planner *p, struct stk_place *w,
                 if (set->formats & PEN_FMT_BIT(w->format[i]))
                     formats |= 1u << i;
         }
-        PEN_TRY(
-            add_target(w, accepted_mems(p, e->to, e->to_pin), formats, n, err));
+        if ((set->mem & PEN_MEM_BIT(PEN_MEM_DMABUF)) &&
+            !(set->mem & PEN_MEM_BIT(PEN_MEM_HOST)))
+            w->dmabuf = true;
+        PEN_TRY(add_target(w, accepted_homes(p, e->to, e->to_pin), formats, n,
+                           err));
     }
     return PEN_OK;
 }
 
 // Where the pin's frames may be born.
-static uint32_t root_mems(const struct pen_plan *plan,
-                          const struct stk_plan_node *node, uint32_t pin)
+static uint32_t root_homes(const struct pen_plan *plan,
+                           const struct stk_plan_node *node, uint32_t pin)
 {
-    uint32_t mems = node->out[pin].mem;
-    if (node->cls->flags & PEN_CLASS_FORWARDS) {
-        uint32_t first = 0;
+    uint32_t mems = node->out[pin].mem, passed = 0, homes = 0;
+    const bool cuda = node->cls->flags & PEN_CLASS_CUDA;
+    if (stk_node_hands_through(plan, node))
         for (uint32_t i = 0; i < node->inputs; i++) {
             if (node->in_edge[i] < 0)
                 continue;
             const struct stk_plan_edge *e = &plan->edges[node->in_edge[i]];
-            const uint32_t bit =
-                PEN_MEM_BIT(plan->nodes[e->from].output[e->from_pin].mem);
-            // Of pinned and pageable inputs only the weaker can be promised.
-            if (first == 0 || (bit == PEN_MEM_BIT(PEN_MEM_HOST) &&
-                               (first & PEN_MEM_BITS_HOST)))
-                first = bit;
+            passed |= STK_HOME_BIT(
+                stk_output_home(&plan->nodes[e->from].output[e->from_pin]));
         }
-        if (first)
-            return first;
-    }
+    if (passed)
+        return STK_HOME_BIT(stk_homes_promise(passed));
     if (mems == 0)
         mems = PEN_MEM_BIT(PEN_MEM_HOST);
     // What a device module gives on the host is written by the device.
-    if ((node->cls->flags & PEN_CLASS_CUDA) &&
-        (mems & PEN_MEM_BIT(PEN_MEM_HOST_PINNED)))
+    if (cuda && (mems & PEN_MEM_BIT(PEN_MEM_HOST_PINNED)))
         mems &= ~PEN_MEM_BIT(PEN_MEM_HOST);
-    return mems;
+    if (mems & PEN_MEM_BIT(PEN_MEM_HOST))
+        homes |= STK_HOME_BIT(STK_HOME_HOST);
+    if (mems & PEN_MEM_BIT(PEN_MEM_HOST_PINNED))
+        homes |= STK_HOME_BIT(STK_HOME_PINNED);
+    if (mems & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE))
+        homes |= STK_HOME_BIT(STK_HOME_CUDA);
+    if (mems & PEN_MEM_BIT(PEN_MEM_DMABUF))
+        homes |= STK_HOME_BIT(cuda ? STK_HOME_DMA_CUDA : STK_HOME_DMA_HOST);
+    return homes;
 }
 
-// Nothing to insert: frames born in one of `mems` satisfy everybody.
-static bool all_at_root(struct stk_place *w, uint32_t mems)
+// Take away what this machine cannot make. False if nothing is left; then that
+// was said.
+static bool can_be_made(struct stk_planner *p, uint32_t number, uint32_t pin,
+                        uint32_t *homes)
 {
-    for (unsigned m = 0; m < PLACE_MEMS; m++) {
-        if (!(mems & PEN_MEM_BIT(stk_place_mem[m])))
+    const struct stk_plan_node *node = &p->plan->nodes[number];
+    const unsigned can = p->plan->profile.dmabuf;
+    struct stk_dmabuf_caps caps;
+    if (stk_node_hands_through(p->plan, node))
+        return true;
+    uint32_t left = *homes;
+    if (!(can & PEN_DMABUF_HOST))
+        left &= ~STK_HOME_BIT(STK_HOME_DMA_HOST);
+    if (!(can & PEN_DMABUF_EXPORT))
+        left &= ~STK_HOME_BIT(STK_HOME_DMA_CUDA);
+    if (left) {
+        *homes = left;
+        return true;
+    }
+    stk_profile_dmabuf(&p->plan->profile, &caps);
+    const bool cuda = *homes & STK_HOME_BIT(STK_HOME_DMA_CUDA);
+    stk_planner_error(p, "E313", node->pointer,
+                      cuda ? "let it give CUDA_DEVICE"
+                           : "let it give HOST or HOST_PINNED (`memType`)",
+                      "`%s.%s` gives DMABUF, and there are none of %s memory: "
+                      "%s",
+                      node->id, node->cls->outputs[pin].name,
+                      cuda ? "device" : "host",
+                      cuda ? caps.why_export : caps.why_host);
+    p->poison[number] = true;
+    return false;
+}
+
+// Nothing to insert: frames born in one of `homes` satisfy everybody.
+static bool all_at_root(struct stk_place *w, uint32_t homes)
+{
+    for (unsigned h = 0; h < STK_HOMES; h++) {
+        if (!(homes & STK_HOME_BIT(h)))
             continue;
         bool all = true;
         for (uint32_t i = 0; i < w->target_count && all; i++)
-            all = (w->targets[i].mems & PEN_MEM_BIT(stk_place_mem[m])) &&
+            all = (w->targets[i].homes & STK_HOME_BIT(h)) &&
                   (w->targets[i].formats & 1);
         if (!all)
             continue;
-        w->root = stk_state_of(m, 0);
+        w->root = stk_state_of(h, 0);
         for (uint32_t i = 0; i < w->target_count; i++)
             w->targets[i].state = w->root;
         stk_place_clear(w);
@@ -307,11 +371,65 @@ static struct verdict grow(struct stk_place *w, int root, unsigned *count)
     return verdict;
 }
 
+// Homes that the pool can be made of though the module gives another.
+static uint32_t upgraded_roots(struct stk_planner *p, const struct stk_place *w,
+                               uint32_t number, uint32_t pin, uint32_t homes)
+{
+    const unsigned can = p->plan->profile.dmabuf;
+    uint32_t more = 0;
+    if (!w->dmabuf)
+        return 0;
+    if ((homes & STK_HOME_BIT(STK_HOME_HOST)) && (can & PEN_DMABUF_HOST) &&
+        stk_pool_chance(p, number, pin, STK_HOME_DMA_HOST) == STK_CHANCE_OPEN)
+        more |= STK_HOME_BIT(STK_HOME_DMA_HOST);
+    if ((homes & STK_HOME_BIT(STK_HOME_CUDA)) && (can & PEN_DMABUF_EXPORT) &&
+        stk_pool_chance(p, number, pin, STK_HOME_DMA_CUDA) == STK_CHANCE_OPEN)
+        more |= STK_HOME_BIT(STK_HOME_DMA_CUDA);
+    return more & ~homes;
+}
+
+// Bits of the formats whose pools are not to be pinned.
+static uint32_t staged_formats(const struct stk_planner *p,
+                               const struct stk_origin *from)
+{
+    return p->staged
+               ? p->staged[(size_t)from->node * PEN_MAX_PINS + from->pin_number]
+               : 0;
+}
+
+// Which host pools of the tree may be page-locked: w->pinnable, w->staged.
+static void find_pinnable(struct stk_planner *p, struct stk_place *w,
+                          const struct stk_origin *from, uint32_t number,
+                          uint32_t homes)
+{
+    const uint32_t staged = staged_formats(p, from);
+    enum stk_chance own = STK_CHANCE_OPEN;
+    if (homes & STK_HOME_BIT(STK_HOME_HOST))
+        own = stk_pool_chance(p, number, from->pin_number, STK_HOME_PINNED);
+    w->pinnable = w->staged = 0;
+    for (unsigned i = 0; i < w->format_count; i++) {
+        enum stk_chance c = staged & PEN_FMT_BIT(w->format[i])
+                                ? STK_CHANCE_STAGED
+                                : STK_CHANCE_OPEN;
+        // Frames that have the format already come from the pin's own pool.
+        if ((i == 0 || (w->mask & PEN_FMT_BIT(w->format[i]))) && own > c)
+            c = own;
+        if (c == STK_CHANCE_OPEN)
+            w->pinnable |= 1u << i;
+        if (c == STK_CHANCE_STAGED)
+            w->staged |= 1u << i;
+        // That order of things is one of many.
+        if (c != STK_CHANCE_OPEN)
+            p->choice = true;
+    }
+}
+
 static enum pen_status plant(struct stk_planner *p, struct stk_place *w,
-                             const struct stk_origin *from, uint32_t mems,
-                             struct pen_error *err)
+                             const struct stk_origin *from, uint32_t number,
+                             uint32_t homes, struct pen_error *err)
 {
     const struct pen_caps *caps = from->caps;
+    const uint32_t plain = STK_HOME_BIT(STK_HOME_DMA_HOST) - 1;
     bool known = true;
     struct pen_caps sized = *caps;
     if (w->mask && (sized.width <= 0 || sized.height <= 0)) {
@@ -322,6 +440,10 @@ static enum pen_status plant(struct stk_planner *p, struct stk_place *w,
         sized.bytes = STK_NOMINAL_BYTES;
         known = false;
     }
+    const uint32_t upgraded =
+        upgraded_roots(p, w, number, from->pin_number, homes);
+    w->states = w->dmabuf || (homes & ~plain) ? PLACE_STATES : PLACE_PLAIN;
+    find_pinnable(p, w, from, number, homes);
     PEN_TRY(stk_templates_make(p, w, err));
     PEN_TRY(stk_place_bytes(w, &sized, err));
     stk_place_hops(p, w, caps, !p->plan->desc || p->plan->desc->auto_bridge);
@@ -332,14 +454,14 @@ static enum pen_status plant(struct stk_planner *p, struct stk_place *w,
     struct verdict best = { .unserved = UINT32_MAX, .loss = UINT64_MAX };
     unsigned count;
     int root = -1;
-    for (unsigned m = 0; m < PLACE_MEMS; m++) {
-        if (!(mems & PEN_MEM_BIT(stk_place_mem[m])))
+    for (unsigned h = 0; h < STK_HOMES; h++) {
+        if (!((homes | upgraded) & STK_HOME_BIT(h)))
             continue;
-        struct verdict v = grow(w, stk_state_of(m, 0), &count);
-        v.cost += m * TICK_ROOT;
+        struct verdict v = grow(w, stk_state_of(h, 0), &count);
+        v.cost += h * TICK_ROOT;
         if (root < 0 || better(&v, &best)) {
             best = v;
-            root = stk_state_of(m, 0);
+            root = stk_state_of(h, 0);
         }
     }
     if (w->root != root)
@@ -365,9 +487,9 @@ static void note_choices(struct stk_planner *p, const struct stk_place *w)
         int options = 0;
         for (unsigned f = 1; f < w->format_count; f++) {
             bool here = false;
-            for (unsigned m = 0; m < PLACE_MEMS; m++)
-                here = here || (stk_place_satisfies(w, t, stk_state_of(m, f)) &&
-                                w->distance[stk_state_of(m, f)] ==
+            for (unsigned h = 0; h < STK_HOMES; h++)
+                here = here || (stk_place_satisfies(w, t, stk_state_of(h, f)) &&
+                                w->distance[stk_state_of(h, f)] ==
                                     w->distance[t->state]);
             options += here;
         }
@@ -381,6 +503,20 @@ static void note_choices(struct stk_planner *p, const struct stk_place *w)
                     (node->cls->flags & PEN_CLASS_FORWARDS))
                     p->choice = true;
         }
+    }
+}
+
+// Of a pool that others pass on, what is best here may not be best there.
+static void note_dmabufs(struct stk_planner *p, const struct stk_place *w,
+                         uint32_t begin, uint32_t end)
+{
+    if (!w->dmabuf && stk_state_home(w->root) < STK_HOME_DMA_HOST)
+        return;
+    for (uint32_t n = begin; n < end; n++) {
+        const uint32_t to = p->graph->edges[p->out[n]].to;
+        if ((p->graph->nodes[to].cls->flags & PEN_CLASS_FORWARDS) &&
+            p->first[to] != p->first[to + 1])
+            p->choice = true;
     }
 }
 
@@ -405,20 +541,34 @@ enum pen_status stk_plan_place(struct stk_planner *p, uint32_t number,
         .id = node->id,
         .pin = node->cls->outputs[pin].name,
         .caps = &caps,
+        .node = p->aside[number].node,
+        .pin_number = pin,
     };
-    const uint32_t mems = root_mems(p->plan, node, pin);
+    uint32_t homes = root_homes(p->plan, node, pin);
     w->mask = stk_caps_mask(&caps);
     stk_place_formats(p, w);
-    for (unsigned m = PLACE_MEMS; m-- > 0;)
-        if (mems & PEN_MEM_BIT(stk_place_mem[m]))
-            from.mem = stk_place_mem[m];
     PEN_TRY(collect(p, w, &from, begin, end, err));
-    if (!all_at_root(w, mems)) {
-        PEN_TRY(plant(p, w, &from, mems, err));
+    if (!can_be_made(p, number, pin, &homes))
+        return PEN_OK;
+    // A pool that is not to be pinned is not born there either.
+    if ((staged_formats(p, &from) & 1u) &&
+        (homes & STK_HOME_BIT(STK_HOME_HOST)))
+        homes &= ~STK_HOME_BIT(STK_HOME_PINNED);
+    from.home = (enum stk_home)__builtin_ctz(homes);
+    if (!all_at_root(w, homes)) {
+        PEN_TRY(plant(p, w, &from, number, homes, err));
         note_choices(p, w);
+        note_dmabufs(p, w, begin, end);
     }
-    from.mem = stk_place_mem[stk_state_mem(w->root)];
-    p->plan->nodes[number].output[pin].mem = from.mem;
+    from.home = stk_state_home(w->root);
+    struct stk_plan_output *o = &p->plan->nodes[number].output[pin];
+    if (homes & STK_HOME_BIT(from.home)) {
+        stk_output_set_home(o, from.home);
+    } else {
+        stk_output_set_home(o, from.home == STK_HOME_DMA_CUDA ? STK_HOME_CUDA
+                                                              : STK_HOME_HOST);
+        stk_pool_upgrade(p, number, pin, from.home);
+    }
     return stk_place_emit(p, w, &from, w->root, number, pin, err);
 }
 

@@ -4,8 +4,9 @@
 // Where frames live and in which format they travel between one output pin
 // and all its consumers.
 //
-// A state is a memory type and a format; "own" stands for the set of formats
-// that the pin may give, the other formats for the results of conversions.
+// A state is a home (a memory type, DMABUF of the host or of the device) and a
+// format; "own" stands for the set of formats that the pin may give, the other
+// formats for the results of conversions.
 // Bridges are the steps between states. Consumers with equal acceptable sets
 // of states form a target. What is looked for is the tree of steps from the
 // pin's state that touches every target.
@@ -18,6 +19,14 @@
 // Wagner over subsets of targets, for up to STK_EXACT_TARGETS of them; beyond,
 // targets are joined one after the other to the tree at the nearest state.
 //
+// A pool is of one kind. A host pool that is page-locked stays what a host pin
+// takes, so that upgrade is a step from one state to another. A pool that is
+// made of a DMABUF excludes that; it is a root of its own, and the best root is
+// the one whose consumers lose least in sum, then have the fewest transfers,
+// then the cheapest tree. DMABUFs come into play only where the pin gives them
+// or a consumer takes them and no plain host memory: nobody else's frames move
+// there.
+//
 // A consumer that takes the pin's own formats gets them unconverted, however
 // cheap another tree would be.
 //
@@ -28,10 +37,11 @@
 #include "planner.h"
 
 enum {
-    PLACE_MEMS = 4,
     PLACE_FORMATS = 17,  // own, eleven, five Bayer
-    PLACE_STATES = PLACE_MEMS * PLACE_FORMATS,
-    PLACE_HOPS = PLACE_FORMATS + 2,
+    PLACE_STATES = STK_HOMES * PLACE_FORMATS,
+    PLACE_PLAIN = STK_HOME_DMA_HOST * PLACE_FORMATS,  // those without DMABUF
+    // Conversions from a DMABUF that the device reaches end in four homes.
+    PLACE_HOPS = 4 * PLACE_FORMATS + 4,
     PLACE_SUBSETS = 1 << STK_EXACT_TARGETS,
 };
 #define PLACE_INFINITE (INT64_MAX / 4)  // two of them can be added
@@ -42,7 +52,15 @@ enum {
 #define PLACE_TICKS 64
 enum { TICK_BRIDGE = 8, TICK_ROOT = 2, TICK_FOREIGN = 2, TICK_UPGRADE = 1 };
 
-enum stk_op { OP_UPGRADE, OP_H2D, OP_D2H, OP_CONVERT_HOST, OP_CONVERT_CUDA };
+enum stk_op {
+    OP_UPGRADE,
+    OP_H2D,
+    OP_D2H,
+    OP_TO_PINNED,  // copies on the host
+    OP_TO_DMABUF,
+    OP_CONVERT_HOST,
+    OP_CONVERT_CUDA,
+};
 
 struct stk_hop {
     uint8_t to, op;
@@ -53,8 +71,8 @@ struct stk_hop {
 
 // Consumers that accept the same states.
 struct stk_target {
-    uint32_t mems, formats;  // formats: indices of this pin's list
-    uint32_t first, last;    // list of its edges through next_edge
+    uint32_t homes, formats;  // formats: indices of this pin's list
+    uint32_t first, last;     // list of its edges through next_edge
     uint32_t edges;
     int state;  // where the tree serves it; -1: not
 };
@@ -69,12 +87,17 @@ struct stk_place {
     enum pen_format format[PLACE_FORMATS];  // [0]: own
     uint32_t mask;                          // of own
     int64_t bytes[PLACE_FORMATS];
+    bool dmabuf;        // some consumer takes DMABUF, but not HOST
+    uint32_t pinnable;  // formats whose host pool can be page-locked, by index
+    uint32_t staged;    // those that must not, to keep a budget
+    int states;         // in play: PLACE_PLAIN or PLACE_STATES
     struct stk_hop hop[PLACE_STATES][PLACE_HOPS];
     unsigned hops[PLACE_STATES];
     // What hop was made for: neighbours in a graph are often alike.
     struct {
-        bool valid, priced, full, bridges;
-        uint32_t mask;
+        bool valid, priced, full, bridges, dmabuf;
+        int states;
+        uint32_t mask, pinnable;
         int64_t bytes[PLACE_FORMATS];
     } made;
     uint64_t distance[PLACE_STATES];  // loss and transfers from the root
@@ -92,21 +115,14 @@ struct stk_place {
     bool in_tree[PLACE_STATES];
 };
 
-static const enum pen_mem_type stk_place_mem[PLACE_MEMS] = {
-    PEN_MEM_HOST,
-    PEN_MEM_HOST_PINNED,
-    PEN_MEM_CUDA_DEVICE,
-    PEN_MEM_DMABUF,
-};
-
-static inline int stk_state_of(unsigned mem, unsigned format)
+static inline int stk_state_of(unsigned home, unsigned format)
 {
-    return (int)(mem * PLACE_FORMATS + format);
+    return (int)(home * PLACE_FORMATS + format);
 }
 
-static inline unsigned stk_state_mem(int state)
+static inline enum stk_home stk_state_home(int state)
 {
-    return (unsigned)state / PLACE_FORMATS;
+    return (enum stk_home)((unsigned)state / PLACE_FORMATS);
 }
 
 static inline unsigned stk_state_format(int state)
@@ -117,8 +133,9 @@ static inline unsigned stk_state_format(int state)
 // What an insertion is about: the pin and the state it starts from.
 struct stk_origin {
     const char *id, *pin;
-    enum pen_mem_type mem;
+    enum stk_home home;
     const struct pen_caps *caps;
+    uint32_t node, pin_number;  // of the graph
 };
 
 // --- loss (plan_loss.c) ------------------------------------------------------
@@ -185,6 +202,14 @@ void stk_place_exact(struct stk_place *w, unsigned count);
 void stk_place_greedy(struct stk_place *w);
 
 // --- into the plan (plan_bridge.c) -------------------------------------------
+
+// Whether the pool of an output that is being placed, or for forwarded frames
+// the pools they come from, can be made of `to` (PINNED, DMA_HOST, DMA_CUDA).
+enum stk_chance stk_pool_chance(struct stk_planner *p, uint32_t number,
+                                uint32_t pin, enum stk_home to);
+// Let it be so.
+void stk_pool_upgrade(struct stk_planner *p, uint32_t number, uint32_t pin,
+                      enum stk_home to);
 
 // Put the tree below state `at`, which is output `pin` of plan node `number`,
 // into the plan.

@@ -73,8 +73,8 @@ static bool is_default(const struct pen_prop *row, const void *params)
     return true;
 }
 
-bool stk_plan_props_text(struct stk_text *t, const struct stk_plan_node *node,
-                         size_t limit)
+bool stk_plan_props_text(struct stk_text *t, const struct pen_plan *plan,
+                         const struct stk_plan_node *node, size_t limit)
 {
     const size_t start = t->length;
     for (const struct pen_prop *row = node->cls->props; row && row->kind;
@@ -83,7 +83,7 @@ bool stk_plan_props_text(struct stk_text *t, const struct stk_plan_node *node,
         const bool tell =
             (row->flags & PEN_PROP_REQUIRED) ||
             (node->inserted && !strcmp(row->key, "imageType")) ||
-            (stk_node_transfer(node) && !strcmp(row->key, "kind"));
+            (stk_node_transfer(plan, node) && !strcmp(row->key, "kind"));
         if (!tell && is_default(row, node->params))
             continue;
         json_t *value = stk_prop_get_json(row, node->params);
@@ -129,7 +129,7 @@ static void print_node(struct printer *p, uint32_t number)
     stk_text_add_plain(p->out, node->id);
     const int pad = p->id_width - (int)strlen(node->id);
     stk_text_addf(p->out, "%*s  %s", pad > 0 ? pad : 0, "", node->type);
-    if (!stk_plan_props_text(p->out, node, MAX_PROPS_WIDTH))
+    if (!stk_plan_props_text(p->out, p->plan, node, MAX_PROPS_WIDTH))
         p->failed = true;
     if (node->cost_ns) {
         char cost[32];
@@ -165,8 +165,10 @@ static void print_edge(struct printer *p, uint32_t number, enum way way)
                   ways[way]);
     if (from->outputs > 1)
         stk_text_addf(p->out, "%s: ", from->cls->outputs[e->from_pin].name);
-    stk_text_addf(p->out, "%s  %s  %s  depth %u%s", pen_mem_name(e->mem), caps,
-                  bytes, e->depth, policies[e->policy]);
+    const char *how = stk_edge_how(p->plan, e);
+    stk_text_addf(p->out, "%s  %s  %s  depth %u%s",
+                  stk_home_text(stk_edge_home(e)), caps, bytes, e->depth,
+                  policies[e->policy]);
     const bool first = number == p->plan->first_out[e->from] ||
                        p->plan->edges[number - 1].from_pin != e->from_pin;
     if (first && o->blocks)
@@ -174,6 +176,8 @@ static void print_edge(struct printer *p, uint32_t number, enum way way)
     if (first && o->upgraded_from)
         stk_text_addf(p->out, "  (upgraded from %s)",
                       pen_mem_name(o->upgraded_from));
+    if (*how)
+        stk_text_addf(p->out, "  %s", how);
     if (way != WAY_DOWN || node->inputs > 1) {
         stk_text_add(p->out, "  -> ");
         stk_text_add_plain(p->out, node->id);
@@ -253,7 +257,8 @@ bool stk_plan_unknown(const struct pen_plan *plan, enum pen_mem_type mem)
     for (uint32_t n = 0; n < plan->node_count; n++)
         for (uint32_t o = 0; o < plan->nodes[n].outputs; o++) {
             const struct stk_plan_output *out = &plan->nodes[n].output[o];
-            if (out->mem == mem && out->blocks && out->block_bytes == 0)
+            if (stk_home_account(stk_output_home(out)) == mem && out->blocks &&
+                out->block_bytes == 0)
                 return true;
         }
     return false;
@@ -283,25 +288,31 @@ static void print_memory(const struct pen_plan *plan, struct stk_text *t)
     stk_text_add(t, *gap ? "\n" : "none\n");
 }
 
+static void print_moves(struct stk_text *t, uint32_t count, uint64_t bytes,
+                        bool known, const char *gap, const char *where)
+{
+    char text[32];
+    stk_plan_bytes_text(known ? bytes : 0, text, sizeof(text));
+    stk_text_addf(t, "%s%u %s", gap, count, where);
+    if (count)
+        stk_text_addf(t, " (%s)", text);
+}
+
 static void print_transfers(const struct pen_plan *plan, struct stk_text *t)
 {
-    char up[32], down[32];
-    const bool unknown = plan->unknown > 0;
-    stk_plan_bytes_text(unknown ? 0 : plan->h2d_bytes_per_frame, up,
-                        sizeof(up));
-    stk_plan_bytes_text(unknown ? 0 : plan->d2h_bytes_per_frame, down,
-                        sizeof(down));
+    const bool known = plan->unknown == 0;
     stk_text_add(t, "transfers  ");
-    if (!plan->h2d_per_frame && !plan->d2h_per_frame) {
+    if (!plan->h2d_per_frame && !plan->d2h_per_frame && !plan->h2h_per_frame) {
         stk_text_add(t, "none\n");
         return;
     }
-    stk_text_addf(t, "%u to the device", plan->h2d_per_frame);
-    if (plan->h2d_per_frame)
-        stk_text_addf(t, " (%s)", up);
-    stk_text_addf(t, ", %u to the host", plan->d2h_per_frame);
-    if (plan->d2h_per_frame)
-        stk_text_addf(t, " (%s)", down);
+    print_moves(t, plan->h2d_per_frame, plan->h2d_bytes_per_frame, known, "",
+                "to the device");
+    print_moves(t, plan->d2h_per_frame, plan->d2h_bytes_per_frame, known, ", ",
+                "to the host");
+    if (plan->h2h_per_frame)
+        print_moves(t, plan->h2h_per_frame, plan->h2h_bytes_per_frame, known,
+                    ", ", "on the host");
     stk_text_add(t, " per frame\n");
 }
 

@@ -71,6 +71,8 @@ static int64_t hop_cost(const struct stk_planner *p, const struct stk_place *w,
     case OP_D2H:
         ns = stk_cost_sum(stk_cost_move(in, f->d2h_rate), f->copy_ns);
         break;
+    case OP_TO_PINNED:
+    case OP_TO_DMABUF:
     case OP_CONVERT_HOST:
         ns = stk_cost_move(in + out, f->host_rate);
         break;
@@ -82,6 +84,9 @@ static int64_t hop_cost(const struct stk_planner *p, const struct stk_place *w,
     if (hop->op >= OP_CONVERT_HOST &&
         !(w->mask & PEN_FMT_BIT(w->format[stk_state_format(hop->to)])))
         ticks += TICK_FOREIGN;
+    // Exported, or a DMABUF: more than plain memory.
+    if (stk_state_home(hop->to) >= STK_HOME_DMA_HOST)
+        ticks += TICK_UPGRADE;
     if (__builtin_mul_overflow(ns, PLACE_TICKS, &cost) ||
         cost > PLACE_INFINITE / PLACE_STATES)
         return PLACE_INFINITE / PLACE_STATES;
@@ -98,18 +103,121 @@ static void add_hop(struct stk_place *w, int from, int to, enum stk_op op,
     };
 }
 
+// Copies and upgrades of frames of format number `i`.
+static void moves(const struct stk_planner *p, struct stk_place *w, unsigned i,
+                  bool bridges)
+{
+    const unsigned can = p->plan->profile.dmabuf;
+    const int host = stk_state_of(STK_HOME_HOST, i);
+    const int pinned = stk_state_of(STK_HOME_PINNED, i);
+    const int cuda = stk_state_of(STK_HOME_CUDA, i);
+    const int dma_host = stk_state_of(STK_HOME_DMA_HOST, i);
+    const int dma_cuda = stk_state_of(STK_HOME_DMA_CUDA, i);
+    const bool dmabuf = w->states > PLACE_PLAIN;
+    const bool pinnable = w->pinnable & 1u << i;
+    if (pinnable)
+        add_hop(w, host, pinned, OP_UPGRADE, 0);
+    if (!bridges)
+        return;
+    if (p->copy[0].usable)
+        add_hop(w, pinned, cuda, OP_H2D, 1);
+    if (p->copy[1].usable)
+        add_hop(w, cuda, pinned, OP_D2H, 1);
+    if (p->host_copy[0].usable && !pinnable)
+        add_hop(w, host, pinned, OP_TO_PINNED, 1);
+    if (!dmabuf)
+        return;
+    if (p->host_copy[0].usable)
+        add_hop(w, dma_host, pinned, OP_TO_PINNED, 1);
+    if (p->copy[1].usable)
+        add_hop(w, dma_cuda, pinned, OP_D2H, 1);
+    if (!w->dmabuf)
+        return;
+    if (p->copy[0].usable && (can & PEN_DMABUF_EXPORT))
+        add_hop(w, pinned, dma_cuda, OP_H2D, 1);
+    if (p->host_copy[1].usable && (can & PEN_DMABUF_HOST)) {
+        add_hop(w, host, dma_host, OP_TO_DMABUF, 1);
+        add_hop(w, pinned, dma_host, OP_TO_DMABUF, 1);
+    }
+}
+
+// Conversions from format number `i` to number `t`. One that lets frames of its
+// target through gives what it takes, so a pool of another kind would promise
+// what those frames do not keep.
+static void conversions(const struct stk_planner *p, struct stk_place *w,
+                        unsigned i, unsigned t, uint32_t from, uint64_t loss)
+{
+    const unsigned can = p->plan->profile.dmabuf;
+    const enum pen_format to = w->format[t];
+    const bool through = i == 0 && (from & PEN_FMT_BIT(to));
+    const bool dmabuf = w->states > PLACE_PLAIN;
+    const bool make_host = w->dmabuf && (can & PEN_DMABUF_HOST);
+    const bool make_cuda = w->dmabuf && (can & PEN_DMABUF_EXPORT);
+    const int host = stk_state_of(STK_HOME_HOST, t);
+    const int cuda = stk_state_of(STK_HOME_CUDA, t);
+    const int dma_host = stk_state_of(STK_HOME_DMA_HOST, t);
+    const int dma_cuda = stk_state_of(STK_HOME_DMA_CUDA, t);
+    if (stk_template_converts(&p->convert[0][to], from, to)) {
+        for (unsigned h = STK_HOME_HOST; h <= STK_HOME_PINNED; h++) {
+            const int at = stk_state_of(h, i);
+            add_hop(w, at, host, OP_CONVERT_HOST, loss);
+            if (make_host && !through)
+                add_hop(w, at, dma_host, OP_CONVERT_HOST, loss);
+        }
+        const int at = stk_state_of(STK_HOME_DMA_HOST, i);
+        if (dmabuf && !through)
+            add_hop(w, at, host, OP_CONVERT_HOST, loss);
+        if (dmabuf && (through || make_host))
+            add_hop(w, at, dma_host, OP_CONVERT_HOST, loss);
+    }
+    if (stk_template_converts(&p->convert[1][to], from, to)) {
+        const int at = stk_state_of(STK_HOME_CUDA, i);
+        const int exported = stk_state_of(STK_HOME_DMA_CUDA, i);
+        const int imported = stk_state_of(STK_HOME_DMA_HOST, i);
+        add_hop(w, at, cuda, OP_CONVERT_CUDA, loss);
+        if (make_cuda && !through)
+            add_hop(w, at, dma_cuda, OP_CONVERT_CUDA, loss);
+        if (dmabuf)
+            add_hop(w, exported, cuda, OP_CONVERT_CUDA, loss);
+        if (make_cuda)
+            add_hop(w, exported, dma_cuda, OP_CONVERT_CUDA, loss);
+        if (dmabuf && (can & PEN_DMABUF_IMPORT) && !through) {
+            add_hop(w, imported, cuda, OP_CONVERT_CUDA, loss);
+            if (make_cuda)
+                add_hop(w, imported, dma_cuda, OP_CONVERT_CUDA, loss);
+        }
+    }
+}
+
+static uint64_t worst_loss(uint32_t from, enum pen_format to, bool full)
+{
+    uint64_t worst = 0;
+    for (unsigned f = 1; f < PEN_FMT_COUNT; f++) {
+        if (!(from & PEN_FMT_BIT(f)))
+            continue;
+        const uint64_t loss = stk_format_loss((enum pen_format)f, to, full);
+        if (loss > worst)
+            worst = loss;
+    }
+    return worst;
+}
+
 void stk_place_hops(struct stk_planner *p, struct stk_place *w,
                     const struct pen_caps *caps, bool bridges)
 {
     const bool full = stk_place_yuv_full(caps, w->mask);
     if (w->made.valid && w->made.full == full && w->made.bridges == bridges &&
-        w->made.mask == w->mask)
+        w->made.mask == w->mask && w->made.dmabuf == w->dmabuf &&
+        w->made.states == w->states && w->made.pinnable == w->pinnable)
         return;
     memset(&w->made, 0, sizeof(w->made));
     w->made.valid = true;
     w->made.full = full;
     w->made.bridges = bridges;
     w->made.mask = w->mask;
+    w->made.dmabuf = w->dmabuf;
+    w->made.states = w->states;
+    w->made.pinnable = w->pinnable;
 
     uint32_t poorest = UINT32_MAX;
     for (unsigned f = 1; f < PEN_FMT_COUNT; f++)
@@ -119,40 +227,18 @@ void stk_place_hops(struct stk_planner *p, struct stk_place *w,
 
     memset(w->hops, 0, sizeof(w->hops));
     for (unsigned i = 0; i < w->format_count; i++) {
-        add_hop(w, stk_state_of(0, i), stk_state_of(1, i), OP_UPGRADE, 0);
+        moves(p, w, i, bridges);
         if (!bridges)
             continue;
-        if (p->copy[0].usable)
-            add_hop(w, stk_state_of(1, i), stk_state_of(2, i), OP_H2D, 1);
-        if (p->copy[1].usable)
-            add_hop(w, stk_state_of(2, i), stk_state_of(1, i), OP_D2H, 1);
         const uint32_t from = i ? PEN_FMT_BIT(w->format[i]) : w->mask;
         for (unsigned t = 1; t < w->format_count; t++) {
             const enum pen_format to = w->format[t];
-            if (t == i)
-                continue;
             // Not through a format poorer than both ends.
-            if (i && stk_format_richness(w->format[i]) < poorest &&
-                stk_format_richness(to) > stk_format_richness(w->format[i]))
+            if (t == i ||
+                (i && stk_format_richness(w->format[i]) < poorest &&
+                 stk_format_richness(to) > stk_format_richness(w->format[i])))
                 continue;
-            uint64_t loss = 0;
-            for (unsigned f = 1; f < PEN_FMT_COUNT; f++) {
-                if (!(from & PEN_FMT_BIT(f)))
-                    continue;
-                const uint64_t l =
-                    stk_format_loss((enum pen_format)f, to, full);
-                if (l > loss)
-                    loss = l;
-            }
-            if (stk_template_converts(&p->convert[0][to], from, to)) {
-                add_hop(w, stk_state_of(0, i), stk_state_of(0, t),
-                        OP_CONVERT_HOST, loss);
-                add_hop(w, stk_state_of(1, i), stk_state_of(0, t),
-                        OP_CONVERT_HOST, loss);
-            }
-            if (stk_template_converts(&p->convert[1][to], from, to))
-                add_hop(w, stk_state_of(2, i), stk_state_of(2, t),
-                        OP_CONVERT_CUDA, loss);
+            conversions(p, w, i, t, from, worst_loss(from, to, full));
         }
     }
 }
@@ -164,18 +250,18 @@ void stk_place_price(const struct stk_planner *p, struct stk_place *w)
         return;
     w->made.priced = true;
     memcpy(w->made.bytes, w->bytes, bytes);
-    for (int v = 0; v < PLACE_STATES; v++)
+    for (int v = 0; v < w->states; v++)
         for (unsigned h = 0; h < w->hops[v]; h++)
             w->hop[v][h].cost = hop_cost(p, w, v, &w->hop[v][h]);
 }
 
 void stk_place_tight(struct stk_place *w)
 {
-    for (int v = 0; v < PLACE_STATES; v++)
+    for (int v = 0; v < w->states; v++)
         w->distance[v] = v == w->root ? 0 : UINT64_MAX;
     for (bool again = true; again;) {
         again = false;
-        for (int v = 0; v < PLACE_STATES; v++) {
+        for (int v = 0; v < w->states; v++) {
             if (w->distance[v] == UINT64_MAX)
                 continue;
             for (unsigned h = 0; h < w->hops[v]; h++) {
@@ -188,7 +274,7 @@ void stk_place_tight(struct stk_place *w)
             }
         }
     }
-    for (int v = 0; v < PLACE_STATES; v++)
+    for (int v = 0; v < w->states; v++)
         for (unsigned h = 0; h < w->hops[v]; h++) {
             struct stk_hop *hop = &w->hop[v][h];
             hop->tight = w->distance[v] != UINT64_MAX &&
@@ -200,14 +286,14 @@ bool stk_place_satisfies(const struct stk_place *w, const struct stk_target *t,
                          int v)
 {
     return w->distance[v] != UINT64_MAX &&
-           (t->mems & PEN_MEM_BIT(stk_place_mem[stk_state_mem(v)])) &&
+           (t->homes & STK_HOME_BIT(stk_state_home(v))) &&
            (t->formats & 1u << stk_state_format(v));
 }
 
 uint64_t stk_place_least(const struct stk_place *w, const struct stk_target *t)
 {
     uint64_t least = UINT64_MAX;
-    for (int v = 0; v < PLACE_STATES; v++)
+    for (int v = 0; v < w->states; v++)
         if (stk_place_satisfies(w, t, v) && w->distance[v] < least)
             least = w->distance[v];
     return least;
@@ -218,12 +304,12 @@ uint64_t stk_place_least(const struct stk_place *w, const struct stk_target *t)
 void stk_place_search(struct stk_place *w, unsigned count)
 {
     const unsigned all = (1u << count) - 1;
-    for (int v = 0; v < PLACE_STATES; v++)
+    for (int v = 0; v < w->states; v++)
         w->best[0][v] = 0;
     for (unsigned set = 1; set <= all; set++) {
         int64_t *best = w->best[set];
         struct stk_pick *pick = w->pick[set];
-        for (int v = 0; v < PLACE_STATES; v++) {
+        for (int v = 0; v < w->states; v++) {
             best[v] = PLACE_INFINITE;
             pick[v] = (struct stk_pick){ PICK_NONE, 0 };
             if (set & w->here[v]) {
@@ -242,7 +328,7 @@ void stk_place_search(struct stk_place *w, unsigned count)
         }
         for (bool again = true; again;) {
             again = false;
-            for (int v = 0; v < PLACE_STATES; v++)
+            for (int v = 0; v < w->states; v++)
                 for (unsigned h = 0; h < w->hops[v]; h++) {
                     const struct stk_hop *hop = &w->hop[v][h];
                     if (!hop->tight)
@@ -292,7 +378,7 @@ static void mark_here(struct stk_place *w, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         const struct stk_target *t = &w->targets[w->active[i]];
         const uint64_t least = stk_place_least(w, t);
-        for (int v = 0; v < PLACE_STATES; v++)
+        for (int v = 0; v < w->states; v++)
             if (stk_place_satisfies(w, t, v) && w->distance[v] == least)
                 w->here[v] |= (uint8_t)(1u << i);
     }
@@ -301,7 +387,7 @@ static void mark_here(struct stk_place *w, unsigned count)
 int64_t stk_place_tree_cost(const struct stk_place *w)
 {
     int64_t sum = 0;
-    for (int v = 0; v < PLACE_STATES; v++) {
+    for (int v = 0; v < w->states; v++) {
         if (w->parent[v] < 0)
             continue;
         const int from = w->parent[v];
@@ -340,7 +426,7 @@ void stk_place_greedy(struct stk_place *w)
         mark_here(w, 1);
         stk_place_search(w, 1);
         int from = w->root;
-        for (int v = 0; v < PLACE_STATES; v++)
+        for (int v = 0; v < w->states; v++)
             if (w->in_tree[v] && w->best[1][v] < w->best[1][from])
                 from = v;
         keep(w, 1, from);

@@ -4,12 +4,13 @@
 // Blocks of a pool: what its slowest consumer has not taken yet (the deepest
 // edge; a consumer that passes frames on adds what waits behind it), one frame
 // in the hands of each consumer, one being produced, and one more where the
-// device reads or writes pinned blocks, which come back only when the copy is
-// done. Two consumers never hold more than the deeper of their queues: a
-// producer goes on only when both have room, so their frames overlap.
+// device reads or writes pinned blocks or DMABUFs, which come back only when
+// that is done. Two consumers never hold more than the deeper of their queues:
+// a producer goes on only when both have room, so their frames overlap.
 
 #include "planner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +51,9 @@ static void count_blocks(struct pen_plan *plan, uint32_t number,
         for (; e < end; e++) {
             const struct stk_plan_edge *edge = &plan->edges[e];
             const struct stk_plan_node *to = &plan->nodes[edge->to];
-            const uint32_t waits = sum(edge->depth, passed[edge->to]);
+            // What waits in a staging ring is one of the frames at work.
+            const uint32_t waits =
+                sum(node->staged ? 0 : edge->depth, passed[edge->to]);
             if (waits > deepest)
                 deepest = waits;
             held = sum(held, 1);
@@ -59,10 +62,11 @@ static void count_blocks(struct pen_plan *plan, uint32_t number,
         held = sum(held, deepest);
         if (node->forwards && held > passed[number])
             passed[number] = held;
-        if (node->cls->flags & PEN_CLASS_FORWARDS)
+        if (stk_node_hands_through(plan, node))
             continue;
         o->blocks = sum(held, 1);
-        if (o->mem == PEN_MEM_HOST_PINNED && device)
+        if ((o->mem == PEN_MEM_HOST_PINNED || o->mem == PEN_MEM_DMABUF) &&
+            device && !node->staged)
             o->blocks = sum(o->blocks, 1);
     }
 }
@@ -72,7 +76,7 @@ static void count_blocks(struct pen_plan *plan, uint32_t number,
 struct totals {
     uint64_t peak[PEN_MEM_COUNT];
     uint32_t unknown;
-    uint64_t h2d, d2h;
+    uint64_t h2d, d2h, h2h;
     int64_t cost;
 };
 
@@ -82,6 +86,7 @@ static struct totals totals_of(const struct pen_plan *plan)
         .unknown = plan->unknown,
         .h2d = plan->h2d_bytes_per_frame,
         .d2h = plan->d2h_bytes_per_frame,
+        .h2h = plan->h2h_bytes_per_frame,
         .cost = plan->cost_ns,
     };
     memcpy(t.peak, plan->peak, sizeof(t.peak));
@@ -95,6 +100,7 @@ static void set_totals(struct pen_plan *plan, const struct totals *t)
     plan->provisional = t->unknown > 0;
     plan->h2d_bytes_per_frame = t->h2d;
     plan->d2h_bytes_per_frame = t->d2h;
+    plan->h2h_bytes_per_frame = t->h2h;
     plan->cost_ns = t->cost;
 }
 
@@ -121,8 +127,26 @@ static uint64_t workspace_of(const struct stk_plan_node *node,
     return (bytes + 2 * align - 1) / align * align;
 }
 
+// Exported memory takes more.
+static size_t block_bytes(const struct stk_plan_output *o)
+{
+    size_t bytes = o->block_bytes;
+    if (bytes && stk_output_home(o) == STK_HOME_DMA_CUDA &&
+        !stk_dmabuf_cuda_bytes(o->block_bytes, &bytes))
+        return SIZE_MAX;
+    return bytes;
+}
+
+uint64_t stk_plan_pool_bytes(const struct stk_plan_output *o)
+{
+    size_t bytes;
+    if (!stk_mul(block_bytes(o), o->blocks, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
 // Add what a node contributes, or with `sign` -1 take it away again.
-static enum pen_status account(struct totals *t,
+static enum pen_status account(const struct pen_plan *plan, struct totals *t,
                                const struct stk_plan_node *node, int sign,
                                struct pen_error *err)
 {
@@ -135,14 +159,15 @@ static enum pen_status account(struct totals *t,
             t->unknown += (uint32_t)sign;
             continue;
         }
-        if (!stk_mul(out->block_bytes, out->blocks, &bytes))
+        const enum pen_mem_type mem = stk_home_account(stk_output_home(out));
+        if (!stk_mul(block_bytes(out), out->blocks, &bytes))
             return too_large(node, err);
-        if (sign > 0 && t->peak[out->mem] > UINT64_MAX - bytes)
+        if (sign > 0 && t->peak[mem] > UINT64_MAX - bytes)
             return too_large(node, err);
         if (sign > 0)
-            t->peak[out->mem] += bytes;
+            t->peak[mem] += bytes;
         else
-            t->peak[out->mem] -= bytes;
+            t->peak[mem] -= bytes;
     }
     for (int mem = PEN_MEM_NONE + 1; mem < PEN_MEM_COUNT; mem++) {
         const uint64_t bytes = workspace_of(node, (enum pen_mem_type)mem);
@@ -153,12 +178,15 @@ static enum pen_status account(struct totals *t,
     // A copy gives the bytes that it takes.
     const uint64_t moved = node->outputs ? node->output[0].block_bytes : 0;
     uint64_t *sum_of = NULL;
-    switch (stk_node_transfer(node)) {
+    switch (stk_node_transfer(plan, node)) {
     case STK_H2D:
         sum_of = &t->h2d;
         break;
     case STK_D2H:
         sum_of = &t->d2h;
+        break;
+    case STK_H2H:
+        sum_of = &t->h2h;
         break;
     case STK_D2D:
     case STK_NO_TRANSFER:
@@ -220,15 +248,16 @@ enum pen_status stk_plan_size(struct pen_plan *plan, struct pen_error *err)
     for (uint32_t n = plan->node_count; n-- > 0;)
         count_blocks(plan, n, passed);
     free(passed);
-    plan->h2d_per_frame = plan->d2h_per_frame = 0;
+    plan->h2d_per_frame = plan->d2h_per_frame = plan->h2h_per_frame = 0;
     for (uint32_t n = 0; n < plan->node_count && st == PEN_OK; n++) {
         struct stk_plan_node *node = &plan->nodes[n];
-        const enum stk_transfer transfer = stk_node_transfer(node);
+        const enum stk_transfer transfer = stk_node_transfer(plan, node);
         set_cost(plan, node);
         set_workspace(plan, node);
         plan->h2d_per_frame += transfer == STK_H2D;
         plan->d2h_per_frame += transfer == STK_D2H;
-        st = account(&t, node, 1, err);
+        plan->h2h_per_frame += transfer == STK_H2H;
+        st = account(plan, &t, node, 1, err);
     }
     if (st == PEN_OK)
         set_totals(plan, &t);
@@ -237,29 +266,42 @@ enum pen_status stk_plan_size(struct pen_plan *plan, struct pen_error *err)
 
 // --- budgets ----------------------------------------------------------------
 
-enum { USERS = 3 };
+enum { USERS = 3, WORKSPACE = PEN_MAX_PINS };
 
 struct user {
     uint64_t bytes;
-    uint32_t node, pin;
+    uint32_t node, pin;  // pin WORKSPACE: the module's own memory
 };
 
+static void add_user(struct user users[USERS], uint64_t bytes, uint32_t node,
+                     uint32_t pin)
+{
+    unsigned at = USERS - 1;
+    if (bytes <= users[at].bytes)
+        return;
+    for (; at > 0 && users[at - 1].bytes < bytes; at--)
+        users[at] = users[at - 1];
+    users[at] = (struct user){ bytes, node, pin };
+}
+
+// One pass over the plan, however large it is.
 static void largest_users(const struct pen_plan *plan, uint32_t mems,
                           struct user users[USERS])
 {
     memset(users, 0, USERS * sizeof(*users));
-    for (uint32_t n = 0; n < plan->node_count; n++)
-        for (uint32_t o = 0; o < plan->nodes[n].outputs; o++) {
-            const struct stk_plan_output *out = &plan->nodes[n].output[o];
-            const uint64_t bytes = (uint64_t)out->blocks * out->block_bytes;
-            if (!(mems & PEN_MEM_BIT(out->mem)) ||
-                bytes <= users[USERS - 1].bytes)
-                continue;
-            unsigned at = USERS - 1;
-            for (; at > 0 && users[at - 1].bytes < bytes; at--)
-                users[at] = users[at - 1];
-            users[at] = (struct user){ bytes, n, o };
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        const struct stk_plan_node *node = &plan->nodes[n];
+        uint64_t workspace = 0;
+        for (uint32_t o = 0; o < node->outputs; o++) {
+            const struct stk_plan_output *out = &node->output[o];
+            if (mems & PEN_MEM_BIT(stk_home_account(stk_output_home(out))))
+                add_user(users, stk_plan_pool_bytes(out), n, o);
         }
+        for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++)
+            if (mems & PEN_MEM_BIT(m))
+                workspace += workspace_of(node, (enum pen_mem_type)m);
+        add_user(users, workspace, n, WORKSPACE);
+    }
 }
 
 static enum pen_status over(const struct pen_plan *plan, uint32_t mems,
@@ -281,18 +323,70 @@ static enum pen_status over(const struct pen_plan *plan, uint32_t mems,
                   need, have);
     for (unsigned i = 0; i < USERS && users[i].bytes; i++) {
         const struct stk_plan_node *node = &plan->nodes[users[i].node];
-        const struct stk_plan_output *o = &node->output[users[i].pin];
+        const char *gap = i ? "," : "";
         stk_format_size(users[i].bytes, need, sizeof(need));
+        if (users[i].pin == WORKSPACE) {
+            stk_text_addf(&text, "%s `%s` %s (workspace)", gap, node->id, need);
+            continue;
+        }
+        const struct stk_plan_output *o = &node->output[users[i].pin];
         stk_format_size(o->block_bytes, have, sizeof(have));
-        stk_text_addf(&text, "%s `%s.%s` %s (%u frames of %s)", i ? "," : "",
-                      node->id, node->cls->outputs[users[i].pin].name, need,
-                      o->blocks, have);
+        stk_text_addf(&text, "%s `%s.%s` %s (%u frames of %s)", gap, node->id,
+                      node->cls->outputs[users[i].pin].name, need, o->blocks,
+                      have);
     }
     const enum pen_status st = text.failed ? PEN_E_NOMEM : PEN_E_LIMIT;
     pen_error_set(err, st, 0, "", "%s",
                   text.failed ? "no memory for the plan" : text.data);
     stk_text_finish(&text);
     return st;
+}
+
+// Whether pools were page-locked that need not be.
+static bool has_upgrades(const struct pen_plan *plan)
+{
+    for (uint32_t n = 0; n < plan->node_count; n++)
+        for (uint32_t o = 0; o < plan->nodes[n].outputs; o++)
+            if (plan->nodes[n].output[o].mem == PEN_MEM_HOST_PINNED &&
+                plan->nodes[n].output[o].upgraded_from)
+                return true;
+    return false;
+}
+
+void stk_plan_lower(const struct pen_plan *plan,
+                    const struct stk_excess *excess, char *text, size_t size)
+{
+    struct user users[USERS];
+    char bytes[32], frame[32];
+    if (!excess->mems) {
+        snprintf(text, size,
+                 "keep the modules on one side, or raise `%s` of the budget",
+                 excess->key);
+        return;
+    }
+    largest_users(plan, excess->mems, users);
+    stk_format_size(excess->needed, bytes, sizeof(bytes));
+    int at = snprintf(text, size, "raise `%s` of the budget to %s", excess->key,
+                      bytes);
+    const struct stk_plan_node *node = &plan->nodes[users[0].node];
+    if (users[0].bytes && users[0].pin == WORKSPACE && (size_t)at < size)
+        at += snprintf(text + at, size - (size_t)at,
+                       ", or give `%s` smaller frames", node->id);
+    else if (users[0].bytes && (size_t)at < size) {
+        stk_format_size(node->output[users[0].pin].block_bytes, frame,
+                        sizeof(frame));
+        at += snprintf(text + at, size - (size_t)at,
+                       ", or lower `queue_depth` behind `%s` (%s for each "
+                       "frame less) or the size of its frames",
+                       node->id, frame);
+    }
+    const bool stage =
+        plan->desc && plan->desc->pinned_limit == STK_PINNED_REFUSE;
+    if (stage && excess->mems == PEN_MEM_BIT(PEN_MEM_HOST_PINNED) &&
+        has_upgrades(plan) && (size_t)at < size)
+        snprintf(text + at, size - (size_t)at,
+                 ", or set \"pinned_limit\": \"stage\", which copies on the "
+                 "CPU instead");
 }
 
 static enum pen_status over_transfers(const struct pen_plan *plan,
@@ -305,7 +399,7 @@ static enum pen_status over_transfers(const struct pen_plan *plan,
                   count == 1 ? "" : "s",
                   which == STK_H2D ? "to the device" : "to the host", budget);
     for (uint32_t n = 0; n < plan->node_count && told < 4; n++)
-        if (stk_node_transfer(&plan->nodes[n]) == which)
+        if (stk_node_transfer(plan, &plan->nodes[n]) == which)
             stk_text_addf(&text, "%s `%s`", told++ ? "," : "",
                           plan->nodes[n].id);
     const enum pen_status st = text.failed ? PEN_E_NOMEM : PEN_E_LIMIT;
@@ -315,47 +409,55 @@ static enum pen_status over_transfers(const struct pen_plan *plan,
     return st;
 }
 
-enum pen_status stk_plan_budgets(const struct pen_plan *plan, unsigned *next,
-                                 char *code, const char **key,
-                                 struct pen_error *err)
+static enum pen_status memory_budgets(const struct pen_plan *plan,
+                                      struct stk_excess *x,
+                                      struct pen_error *err)
 {
-    strcpy(code, "E510");
-    while (*next < PEN_MEM_COUNT) {
-        const unsigned m = (*next)++;
+    strcpy(x->code, "E510");
+    while (x->next < PEN_MEM_COUNT) {
+        const unsigned m = x->next++;
         if (m == PEN_MEM_NONE || plan->budget[m] == 0 ||
             plan->peak[m] <= plan->budget[m])
             continue;
-        *key = pen_mem_key((enum pen_mem_type)m);
-        return over(plan, PEN_MEM_BIT(m), plan->peak[m], plan->budget[m], err);
+        x->key = pen_mem_key((enum pen_mem_type)m);
+        x->mems = PEN_MEM_BIT(m);
+        x->needed = plan->peak[m];
+        return over(plan, x->mems, x->needed, plan->budget[m], err);
     }
-    if (*next == PEN_MEM_COUNT) {
-        ++*next;
-        const uint64_t peak =
-            plan->peak[PEN_MEM_HOST] + plan->peak[PEN_MEM_HOST_PINNED];
-        if (plan->host_budget && peak > plan->host_budget) {
-            *key = pen_mem_key(PEN_MEM_HOST);
-            return over(plan, PEN_MEM_BITS_HOST, peak, plan->host_budget, err);
-        }
-    }
-    strcpy(code, "E511");
+    if (x->next > PEN_MEM_COUNT)
+        return PEN_OK;
+    x->next++;
+    x->key = pen_mem_key(PEN_MEM_HOST);
+    x->mems = PEN_MEM_BITS_HOST | PEN_MEM_BIT(PEN_MEM_DMABUF);
+    x->needed = plan->peak[PEN_MEM_HOST] + plan->peak[PEN_MEM_HOST_PINNED] +
+                plan->peak[PEN_MEM_DMABUF];
+    if (plan->peak[PEN_MEM_DMABUF] == 0)
+        x->mems = PEN_MEM_BITS_HOST;
+    if (plan->host_budget == 0 || x->needed <= plan->host_budget)
+        return PEN_OK;
+    return over(plan, x->mems, x->needed, plan->host_budget, err);
+}
+
+enum pen_status stk_plan_budgets(const struct pen_plan *plan,
+                                 struct stk_excess *x, struct pen_error *err)
+{
     const struct pen_plan_params *params = &plan->params;
-    if (*next == PEN_MEM_COUNT + 1) {
-        ++*next;
-        if (params->h2d_limited &&
-            plan->h2d_per_frame > params->h2d_per_frame) {
-            *key = "h2d_per_frame";
+    PEN_TRY(memory_budgets(plan, x, err));
+    strcpy(x->code, "E511");
+    x->mems = 0;
+    if (x->next == PEN_MEM_COUNT + 1) {
+        x->next++;
+        x->key = "h2d_per_frame";
+        if (params->h2d_limited && plan->h2d_per_frame > params->h2d_per_frame)
             return over_transfers(plan, STK_H2D, plan->h2d_per_frame,
                                   params->h2d_per_frame, err);
-        }
     }
-    if (*next == PEN_MEM_COUNT + 2) {
-        ++*next;
-        if (params->d2h_limited &&
-            plan->d2h_per_frame > params->d2h_per_frame) {
-            *key = "d2h_per_frame";
+    if (x->next == PEN_MEM_COUNT + 2) {
+        x->next++;
+        x->key = "d2h_per_frame";
+        if (params->d2h_limited && plan->d2h_per_frame > params->d2h_per_frame)
             return over_transfers(plan, STK_D2H, plan->d2h_per_frame,
                                   params->d2h_per_frame, err);
-        }
     }
     return PEN_OK;
 }
@@ -489,12 +591,12 @@ static enum pen_status propagate(struct pen_plan *plan, uint32_t number,
         return pen_error_set(err, st, 0, node->id, "`%s`: %s", node->id,
                              error.text);
     PEN_TRY(save(j, plan, number, err));
-    PEN_TRY(account(&t, node, -1, err));
+    PEN_TRY(account(plan, &t, node, -1, err));
     for (uint32_t o = 0; o < node->outputs; o++)
         PEN_TRY(enlarge(node, o, &out[o], &changed, err));
     set_cost(plan, node);
     set_workspace(plan, node);
-    PEN_TRY(account(&t, node, 1, err));
+    PEN_TRY(account(plan, &t, node, 1, err));
     set_totals(plan, &t);
     if (changed)
         set_edges(plan, number, true, last);
@@ -510,13 +612,13 @@ static enum pen_status settle(struct pen_plan *plan, uint32_t number,
     bool changed = false;
     uint32_t last = 0;
     PEN_TRY(save(j, plan, number, err));
-    PEN_TRY(account(&t, node, -1, err));
+    PEN_TRY(account(plan, &t, node, -1, err));
     PEN_TRY(enlarge(node, pin, caps, &changed, err));
     if (!changed)
         return PEN_OK;
     set_cost(plan, node);
     set_workspace(plan, node);
-    PEN_TRY(account(&t, node, 1, err));
+    PEN_TRY(account(plan, &t, node, 1, err));
     set_totals(plan, &t);
     set_edges(plan, number, true, &last);
     for (uint32_t n = number + 1; n <= last; n++) {
@@ -525,10 +627,8 @@ static enum pen_status settle(struct pen_plan *plan, uint32_t number,
         plan->marks[n] = 0;
         PEN_TRY(propagate(plan, n, j, &last, err));
     }
-    char code[8];
-    const char *key;
-    unsigned next = 0;
-    return stk_plan_budgets(plan, &next, code, &key, err);
+    struct stk_excess excess = { 0 };
+    return stk_plan_budgets(plan, &excess, err);
 }
 
 enum pen_status stk_plan_settle(struct pen_plan *plan, uint32_t node,

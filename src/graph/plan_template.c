@@ -28,6 +28,11 @@ void stk_templates_find(struct stk_planner *p)
     if (p->copy_cls && (!(p->copy_cls->flags & PEN_CLASS_BRIDGE) ||
                         !stk_prop_find(p->copy_cls->props, "kind")))
         p->copy_cls = NULL;
+    p->host_copy_cls = pen_registry_find(registry, "MemTypeConversion", NULL);
+    if (p->host_copy_cls &&
+        (!(p->host_copy_cls->flags & PEN_CLASS_BRIDGE) ||
+         !stk_prop_find(p->host_copy_cls->props, "outputMemType")))
+        p->host_copy_cls = NULL;
 }
 
 static void pin_set(const struct pen_pin *pin, struct pen_pin_set *set)
@@ -97,6 +102,10 @@ const struct stk_template *stk_template_of(const struct stk_planner *p,
         return &p->copy[0];
     case OP_D2H:
         return &p->copy[1];
+    case OP_TO_PINNED:
+        return &p->host_copy[0];
+    case OP_TO_DMABUF:
+        return &p->host_copy[1];
     case OP_CONVERT_HOST:
         return &p->convert[0][to];
     case OP_CONVERT_CUDA:
@@ -115,6 +124,10 @@ enum pen_status stk_templates_make(struct stk_planner *p,
                           err));
     PEN_TRY(make_template(p, &p->copy[1], p->copy_cls, "kind", "DeviceToHost",
                           err));
+    PEN_TRY(make_template(p, &p->host_copy[0], p->host_copy_cls,
+                          "outputMemType", "HOST_PINNED", err));
+    PEN_TRY(make_template(p, &p->host_copy[1], p->host_copy_cls,
+                          "outputMemType", "DMA", err));
     for (unsigned i = 1; i < w->format_count; i++) {
         const char *name = pen_format_info(w->format[i])->name;
         for (unsigned side = 0; side < 2; side++)

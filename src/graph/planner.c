@@ -72,12 +72,20 @@ enum pen_status stk_planner_add_node(struct stk_planner *p, uint32_t *number,
         if (!ok)
             return stk_plan_no_memory(err);
     }
+    if (plan->node_count >= p->aside_room) {
+        void *aside = p->aside;
+        const bool ok = grow(&aside, &p->aside_room, sizeof(*p->aside));
+        p->aside = aside;
+        if (!ok)
+            return stk_plan_no_memory(err);
+    }
     *number = plan->node_count++;
     struct stk_plan_node *node = &plan->nodes[*number];
     memset(node, 0, sizeof(*node));
     for (unsigned i = 0; i < PEN_MAX_PINS; i++)
         node->in_edge[i] = -1;
     p->poison[*number] = false;
+    p->aside[*number] = (struct stk_aside){ 0 };
     return PEN_OK;
 }
 
@@ -368,10 +376,10 @@ static void check_sides(struct stk_planner *p, uint32_t number)
         if (node->in_edge[i] < 0)
             continue;
         const struct stk_plan_edge *e = &p->plan->edges[node->in_edge[i]];
-        const enum pen_mem_type mem =
-            p->plan->nodes[e->from].output[e->from_pin].mem;
-        device = device || mem == PEN_MEM_CUDA_DEVICE;
-        other = other || mem != PEN_MEM_CUDA_DEVICE;
+        const uint32_t home = STK_HOME_BIT(
+            stk_output_home(&p->plan->nodes[e->from].output[e->from_pin]));
+        device = device || (home & STK_HOMES_CUDA);
+        other = other || (home & STK_HOMES_HOST);
     }
     if (!device || !other)
         return;
@@ -392,6 +400,7 @@ static enum pen_status place_node(struct stk_planner *p, uint32_t from,
     uint32_t number = 0;
     PEN_TRY(stk_planner_add_node(p, &number, err));
     struct stk_plan_node *made = &plan->nodes[number];
+    p->aside[number].node = from;
     made->id = node->desc->id;
     made->type = node->desc->type;
     made->pointer = node->desc->pointer;
@@ -427,9 +436,9 @@ static enum pen_status place_node(struct stk_planner *p, uint32_t from,
     check_sides(p, number);
     PEN_TRY(stk_planner_caps(p, number, err));
     // A converter of the user may hand its input through, like ours.
-    made->forwards = made->cls->flags & PEN_CLASS_FORWARDS;
+    made->forwards = stk_node_hands_through(plan, made);
     if ((made->cls->flags & PEN_CLASS_BRIDGE) && made->inputs == 1 &&
-        made->outputs == 1 && !stk_node_transfer(made) &&
+        made->outputs == 1 && !stk_class_copies(made->cls) &&
         made->in_edge[0] >= 0) {
         const struct stk_plan_edge *e = &plan->edges[made->in_edge[0]];
         const struct stk_plan_output *o =
@@ -487,32 +496,38 @@ static enum pen_status place_all(struct stk_planner *p, struct pen_error *err)
 
 // --- finishing --------------------------------------------------------------
 
-// Pools upstream may have been upgraded after a forwarding module was placed.
+// Pools upstream may have been upgraded after a module that passes their frames
+// on was placed.
 static void settle_memory(struct pen_plan *plan)
 {
     for (uint32_t n = 0; n < plan->node_count; n++) {
         struct stk_plan_node *node = &plan->nodes[n];
-        if (!(node->cls->flags & PEN_CLASS_FORWARDS))
+        uint32_t passed = 0;
+        if (!stk_node_hands_through(plan, node))
             continue;
-        bool pinned = false, host = false;
+        node->forwards = true;
         for (uint32_t i = 0; i < node->inputs; i++) {
             if (node->in_edge[i] < 0)
                 continue;
             const struct stk_plan_edge *e = &plan->edges[node->in_edge[i]];
-            const enum pen_mem_type mem =
-                plan->nodes[e->from].output[e->from_pin].mem;
-            pinned = pinned || mem == PEN_MEM_HOST_PINNED;
-            host = host || mem == PEN_MEM_HOST;
+            passed |= STK_HOME_BIT(
+                stk_output_home(&plan->nodes[e->from].output[e->from_pin]));
         }
-        for (uint32_t o = 0; o < node->outputs; o++)
-            if (node->output[o].mem == PEN_MEM_HOST && pinned && !host)
-                node->output[o].mem = PEN_MEM_HOST_PINNED;
+        if (!passed)
+            continue;
+        const enum stk_home home = stk_homes_promise(passed);
+        for (uint32_t o = 0; o < node->outputs; o++) {
+            const enum pen_mem_type mem = node->output[o].mem;
+            if (mem == PEN_MEM_HOST || mem == PEN_MEM_CUDA_DEVICE)
+                stk_output_set_home(&node->output[o], home);
+        }
     }
     for (uint32_t i = 0; i < plan->edge_count; i++) {
         struct stk_plan_edge *e = &plan->edges[i];
         const struct stk_plan_output *o =
             &plan->nodes[e->from].output[e->from_pin];
         e->mem = o->mem;
+        e->kind = o->kind;
         e->caps = o->caps;
         e->formats = stk_caps_mask(&o->caps);
     }
@@ -627,8 +642,8 @@ static bool needs_device(const struct pen_plan *plan)
         if (node->cls->flags & PEN_CLASS_CUDA)
             return true;
         for (uint32_t o = 0; o < node->outputs; o++)
-            if (node->output[o].mem == PEN_MEM_HOST_PINNED ||
-                node->output[o].mem == PEN_MEM_CUDA_DEVICE)
+            if (node->output[o].mem != PEN_MEM_NONE &&
+                node->output[o].mem != PEN_MEM_HOST)
                 return true;
     }
     return false;
@@ -654,13 +669,11 @@ static enum pen_status check_budgets(struct stk_planner *p,
                                      struct pen_error *err)
 {
     const struct pen_description *desc = p->plan->desc;
-    unsigned next = 0;
+    struct stk_excess excess = { 0 };
     for (;;) {
-        char code[8], pointer[64] = "", suggestion[128];
-        const char *key;
+        char pointer[64] = "", suggestion[400];
         struct pen_error error = { 0 };
-        const enum pen_status st =
-            stk_plan_budgets(p->plan, &next, code, &key, &error);
+        const enum pen_status st = stk_plan_budgets(p->plan, &excess, &error);
         if (st == PEN_OK)
             break;
         if (st != PEN_E_LIMIT) {
@@ -669,24 +682,20 @@ static enum pen_status check_budgets(struct stk_planner *p,
             return st;
         }
         int line, column;
-        snprintf(pointer, sizeof(pointer), "/settings/budget/%s", key);
+        snprintf(pointer, sizeof(pointer), "/settings/budget/%s", excess.key);
         if (!desc || !desc->positions ||
             !stk_positions_find(desc->positions, pointer, strlen(pointer),
                                 &line, &column))
             pointer[0] = '\0';
-        snprintf(suggestion, sizeof(suggestion),
-                 strcmp(code, "E510")
-                     ? "keep the modules on one side, or raise `%s` of the "
-                       "budget"
-                     : "raise `%s` of the budget, or make queues shorter or "
-                       "frames smaller",
-                 key);
-        stk_planner_error(p, code, pointer, suggestion, "%s", error.text);
+        stk_plan_lower(p->plan, &excess, suggestion, sizeof(suggestion));
+        stk_planner_error(p, excess.code, pointer, suggestion, "%s",
+                          error.text);
     }
     return p->errors ? refuse(p, err) : PEN_OK;
 }
 
-static enum pen_status make(struct stk_planner *p, struct pen_error *err)
+// Nodes, edges, memory and sizes.
+static enum pen_status lay(struct stk_planner *p, struct pen_error *err)
 {
     struct pen_plan *plan = p->plan;
     const struct stk_graph *g = p->graph;
@@ -708,7 +717,12 @@ static enum pen_status make(struct stk_planner *p, struct pen_error *err)
     // some module would have to pass a free choice of memory type or format
     // on to its outputs (`choice`).
     plan->optimal = !p->bridged || (p->exact && !p->choice);
-    PEN_TRY(stk_plan_size(plan, err));
+    return stk_plan_size(plan, err);
+}
+
+static enum pen_status judge(struct stk_planner *p, struct pen_error *err)
+{
+    const struct pen_plan *plan = p->plan;
     PEN_TRY(check_budgets(p, err));
     if (plan->needs_device && !plan->profile.cuda)
         stk_issue_add(p->issues, plan->desc, PEN_SEVERITY_INFO, "I320", "", "",
@@ -719,9 +733,34 @@ static enum pen_status make(struct stk_planner *p, struct pen_error *err)
     return stk_issues_failed(p->issues) ? stk_plan_no_memory(err) : PEN_OK;
 }
 
-// The whole: plan->desc, registry, params, profile and budgets are given.
-static enum pen_status make_plan(struct pen_plan *plan,
+static void planner_finish(struct stk_planner *p)
+{
+    stk_plan_place_finish(p);
+    free(p->first);
+    free(p->out);
+    free(p->pending);
+    free(p->side);
+    free(p->poison);
+    free(p->aside);
+}
+
+// As before the first node. What stands in the arena stays there.
+static void forget_nodes(struct pen_plan *plan)
+{
+    free(plan->nodes);
+    free(plan->edges);
+    plan->nodes = NULL;
+    plan->edges = NULL;
+    plan->first_out = NULL;
+    plan->node_count = plan->edge_count = plan->path_count = 0;
+    plan->frames = plan->params.frames;
+}
+
+// One plan, with what is said of it in `issues`. *again: a better one can be
+// had with what `stage` now says.
+static enum pen_status make_once(struct pen_plan *plan,
                                  const struct stk_graph *graph,
+                                 struct stk_stage *stage, bool *again,
                                  struct pen_issues *issues,
                                  struct pen_error *err)
 {
@@ -730,14 +769,46 @@ static enum pen_status make_plan(struct pen_plan *plan,
         .graph = graph,
         .issues = issues,
         .exact = true,
+        .staged = stage->formats,
     };
-    const enum pen_status st = make(&p, err);
-    stk_plan_place_finish(&p);
-    free(p.first);
-    free(p.out);
-    free(p.pending);
-    free(p.side);
-    free(p.poison);
+    *again = false;
+    enum pen_status st = lay(&p, err);
+    if (st == PEN_OK)
+        st = stk_plan_stage_more(&p, stage, again, err);
+    if (st == PEN_OK && !*again)
+        st = judge(&p, err);
+    if (st == PEN_OK && !*again)
+        stk_plan_stage_tell(&p, stage);
+    planner_finish(&p);
+    return st;
+}
+
+// The whole: plan->desc, registry, params, profile and budgets are given.
+static enum pen_status make_plan(struct pen_plan *plan,
+                                 const struct stk_graph *graph,
+                                 struct pen_issues *issues,
+                                 struct pen_error *err)
+{
+    struct stk_stage stage = { 0 };
+    enum pen_status st;
+    bool again;
+    do {
+        // What is said of a plan that is made anew is nobody's news.
+        struct pen_issues *said = pen_issues_create();
+        if (!said) {
+            st = stk_plan_no_memory(err);
+            break;
+        }
+        st = make_once(plan, graph, &stage, &again, said, err);
+        if (st == PEN_OK && again)
+            forget_nodes(plan);
+        else
+            stk_issues_append(issues, said);
+        pen_issues_destroy(&said);
+    } while (st == PEN_OK && again);
+    free(stage.formats);
+    if (st == PEN_OK && stk_issues_failed(issues))
+        st = stk_plan_no_memory(err);
     return st;
 }
 
@@ -754,7 +825,8 @@ static void set_budgets(struct pen_plan *plan)
         uint64_t budget = params->budget[m];
         if (budget == 0)
             budget = desc->budget[m];
-        if (PEN_MEM_BIT(m) & PEN_MEM_BITS_HOST) {
+        // A DMABUF of the device counts as memory of the device.
+        if (m != PEN_MEM_CUDA_DEVICE) {
             given = given || budget;
             if (budget == 0)
                 budget = host / 2;

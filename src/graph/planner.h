@@ -22,6 +22,56 @@ enum {
     STK_NOMINAL_BYTES = 1 << 20,
 };
 
+// --- where frames live (plan_home.c) ----------------------------------------
+
+// The memory types, DMABUF by what it is made of.
+enum stk_home {
+    STK_HOME_HOST = 0,
+    STK_HOME_PINNED,
+    STK_HOME_CUDA,
+    STK_HOME_DMA_HOST,
+    STK_HOME_DMA_CUDA,
+    STK_HOMES,
+};
+#define STK_HOME_BIT(h) (1u << (h))
+// Those that a host pin takes, a device pin, a DMABUF pin. The first two are
+// the two sides of the machine.
+#define STK_HOMES_HOST                                                         \
+    (STK_HOME_BIT(STK_HOME_HOST) | STK_HOME_BIT(STK_HOME_PINNED) |             \
+     STK_HOME_BIT(STK_HOME_DMA_HOST))
+#define STK_HOMES_CUDA                                                         \
+    (STK_HOME_BIT(STK_HOME_CUDA) | STK_HOME_BIT(STK_HOME_DMA_CUDA))
+#define STK_HOMES_DMABUF                                                       \
+    (STK_HOME_BIT(STK_HOME_DMA_HOST) | STK_HOME_BIT(STK_HOME_DMA_CUDA))
+
+enum pen_mem_type stk_home_mem(enum stk_home home);
+enum stk_dmabuf_kind stk_home_kind(enum stk_home home);
+enum stk_home stk_home_of(enum pen_mem_type mem, enum stk_dmabuf_kind kind);
+enum stk_home stk_output_home(const struct stk_plan_output *o);
+enum stk_home stk_edge_home(const struct stk_plan_edge *e);
+void stk_output_set_home(struct stk_plan_output *o, enum stk_home home);
+// The homes in which a pin of these memory types takes frames without a copy,
+// where this can be done with DMABUFs (bits of pen_dmabuf_caps).
+uint32_t stk_homes_taken(uint32_t mems, unsigned dmabuf);
+// What can be said of frames that come from any of these homes, which lie on
+// one side of the machine.
+enum stk_home stk_homes_promise(uint32_t mixed);
+// The type whose budget its bytes count against: exported memory is the
+// device's.
+enum pen_mem_type stk_home_account(enum stk_home home);
+// Whether the node gives the frames that it takes: a class that forwards, or a
+// MemTypeConversion whose frames lie where they shall.
+bool stk_node_hands_through(const struct pen_plan *plan,
+                            const struct stk_plan_node *node);
+// How the consumer gets at a DMABUF: "mapped", "imported", "exported" or "".
+const char *stk_edge_how(const struct pen_plan *plan,
+                         const struct stk_plan_edge *e);
+// "HOST", "DMABUF(host)", "DMABUF(device)".
+const char *stk_home_text(enum stk_home home);
+// What a profile says of DMABUFs, with a reason for what cannot be done.
+void stk_profile_dmabuf(const struct pen_profile *profile,
+                        struct stk_dmabuf_caps *out);
+
 // --- caps (plan_caps.c) -----------------------------------------------------
 
 // The mask of formats of raw pictures; 0 for kinds that have none.
@@ -57,9 +107,12 @@ stk_plan_negotiate(const struct stk_plan_node *node,
 int64_t stk_cost_move(uint64_t bytes, uint32_t rate);
 int64_t stk_cost_sum(int64_t a, int64_t b);  // saturating
 
-enum stk_transfer { STK_NO_TRANSFER = 0, STK_H2D, STK_D2H, STK_D2D };
-// Whether a module is nothing but a copy between host and device.
-enum stk_transfer stk_node_transfer(const struct stk_plan_node *node);
+// Whether a class is one of the planner's for copies, not for conversions.
+bool stk_class_copies(const struct pen_module_class *cls);
+enum stk_transfer { STK_NO_TRANSFER = 0, STK_H2D, STK_D2H, STK_D2D, STK_H2H };
+// Whether a node is nothing but a copy from one home to another.
+enum stk_transfer stk_node_transfer(const struct pen_plan *plan,
+                                    const struct stk_plan_node *node);
 
 // Cost of one frame at a module of the plan; false if some size is unknown.
 bool stk_node_cost(const struct pen_plan *plan,
@@ -86,17 +139,35 @@ struct stk_template {
     char text[24];  // the property's value
 };
 
+// What the planner remembers of a plan node while it works.
+enum stk_chance { STK_CHANCE_OPEN = 0, STK_CHANCE_STAGED, STK_CHANCE_NONE };
+struct stk_aside {
+    // The output of the graph that it is (its module) or that it serves, and
+    // of an inserted node the format that it makes; 0: the pin's own.
+    uint32_t node;
+    uint8_t pin, format;
+    // Whether the pools behind a module that passes frames on can be made of
+    // another memory, by home, as found at p->upgrades == `when` - 1.
+    uint8_t chance[STK_HOMES];
+    uint32_t when[STK_HOMES];
+};
+
 struct stk_planner {
     struct pen_plan *plan;
     const struct stk_graph *graph;
     struct pen_issues *issues;
     size_t errors, limits;  // all; those about budgets and limits
-    uint32_t node_room, edge_room, poison_room;
-    bool *poison;           // by plan node: it or something before it failed
+    uint32_t node_room, edge_room, poison_room, aside_room;
+    bool *poison;             // by plan node: it or something before it failed
+    struct stk_aside *aside;  // by plan node
+    uint32_t upgrades;        // pools that were made of another memory so far
+    // By node of the graph and pin: bits of the formats (0: the pin's own)
+    // whose pool is not to be pinned. NULL: none.
+    uint32_t *staged;
     uint32_t *first, *out;  // edges of the graph by source, canonical order
     struct stk_pending *pending;  // by edge of the graph
-    // By node of the graph that gathers: memory types left to its inputs; 0:
-    // not yet known.
+    // By node of the graph that gathers: homes left to its inputs; 0: not yet
+    // known.
     uint32_t *side;
     uint32_t bridges;  // inserted so far
     bool imitated;     // some module of the file is named like a bridge
@@ -104,7 +175,9 @@ struct stk_planner {
     bool bridged;      // a transfer or conversion was inserted
     bool choice;       // some module may carry a choice to its outputs
     const struct pen_module_class *copy_cls, *convert_cls[2];  // host, device
-    struct stk_template copy[2];  // host to device, device to host
+    const struct pen_module_class *host_copy_cls;
+    struct stk_template copy[2];       // host to device, device to host
+    struct stk_template host_copy[2];  // to pinned memory, to a DMABUF
     struct stk_template convert[2][PEN_FMT_COUNT];
     struct stk_place *place;  // work space of plan_place.c
 };
@@ -147,13 +220,40 @@ void stk_plan_place_finish(struct stk_planner *p);
 // Errors: PEN_E_LIMIT a size overflows or a picture is too large.
 PEN_NODISCARD enum pen_status stk_plan_size(struct pen_plan *plan,
                                             struct pen_error *err);
+// What a plan has too much of.
+struct stk_excess {
+    unsigned next;    // where to go on looking; 0 at first
+    char code[8];     // of the issue
+    const char *key;  // name of the budget in files
+    uint32_t mems;    // memory types; 0: transfers
+    uint64_t needed;  // bytes, of memory
+};
 // Compare with the budgets: PEN_E_LIMIT with the largest users in `err`. One
-// call tells one excess: *next (0 at first) is where to go on, `code` (8
-// bytes) its issue code and *key the budget's name in files.
+// call tells one excess.
 PEN_NODISCARD enum pen_status stk_plan_budgets(const struct pen_plan *plan,
-                                               unsigned *next, char *code,
-                                               const char **key,
+                                               struct stk_excess *excess,
                                                struct pen_error *err);
+// What to do about it: the budget to raise, and what to lower.
+void stk_plan_lower(const struct pen_plan *plan,
+                    const struct stk_excess *excess, char *text, size_t size);
+// Bytes that the pool of an output takes from its budget; 0: unknown or none.
+uint64_t stk_plan_pool_bytes(const struct stk_plan_output *o);
+
+// Pools that are not pinned, so that the rest fits its budget
+// (plan_stage.c).
+struct stk_stage {
+    uint32_t *formats;  // for stk_planner.staged; NULL: none as yet
+    unsigned rounds;
+    uint64_t needed;  // bytes of pinned memory if none were staged
+};
+// Take more of them, the largest first, if the settings want that and the plan
+// is over its budget of pinned memory; *again tells whether there were any.
+PEN_NODISCARD enum pen_status stk_plan_stage_more(struct stk_planner *p,
+                                                  struct stk_stage *stage,
+                                                  bool *again,
+                                                  struct pen_error *err);
+// Say what each of them costs, and what would avoid it (W510).
+void stk_plan_stage_tell(struct stk_planner *p, const struct stk_stage *stage);
 
 PEN_NODISCARD enum pen_status stk_plan_advise(struct stk_planner *p,
                                               struct pen_error *err);
@@ -167,8 +267,8 @@ void stk_mems_text(uint32_t mems, char *text, size_t size);
 void stk_plan_caps_text(const struct pen_caps *caps, char *text, size_t size);
 void stk_plan_bytes_text(uint64_t bytes, char *text, size_t size);  // 0: "?"
 // " key=value" of what is not default, cut after about `limit` characters.
-bool stk_plan_props_text(struct stk_text *t, const struct stk_plan_node *node,
-                         size_t limit);
+bool stk_plan_props_text(struct stk_text *t, const struct pen_plan *plan,
+                         const struct stk_plan_node *node, size_t limit);
 // Whether some pool of that type has no size yet.
 bool stk_plan_unknown(const struct pen_plan *plan, enum pen_mem_type mem);
 // Selector of the device that the plan asks for.

@@ -9,7 +9,7 @@
 
 enum { MAX_PROFILE_BYTES = 1 << 20 };
 
-enum row_kind { ROW_U32, ROW_U64, ROW_BOOL };
+enum row_kind { ROW_U32, ROW_U64, ROW_BOOL, ROW_DMABUF };
 
 // clang-format off
 static const struct {
@@ -26,6 +26,7 @@ static const struct {
     { "host_rate",     ROW_U32,  offsetof(struct pen_profile, host_rate),     true },
     { "launch_ns",     ROW_U32,  offsetof(struct pen_profile, launch_ns),     true },
     { "copy_ns",       ROW_U32,  offsetof(struct pen_profile, copy_ns),       true },
+    { "dmabuf",        ROW_DMABUF, offsetof(struct pen_profile, dmabuf),      false },
     { "host_memory",   ROW_U64,  offsetof(struct pen_profile, host_memory),   false },
     { "cuda_memory",   ROW_U64,  offsetof(struct pen_profile, cuda_memory),   false },
 };
@@ -36,6 +37,29 @@ static const char *row_key(const void *cookie, size_t i)
 {
     (void)cookie;
     return i < ROWS ? rows[i].key : i == ROWS ? "name" : NULL;
+}
+
+// An array of "host", "export", "import".
+static enum pen_status set_dmabuf(const json_t *value, unsigned *out,
+                                  const char *path, struct pen_error *err)
+{
+    static const char *const names[] = { "host", "export", "import" };
+    enum { NAMES = sizeof(names) / sizeof(names[0]) };
+    bool ok = json_is_array(value);
+    for (size_t i = 0; ok && i < json_array_size(value); i++) {
+        const char *name = json_string_value(json_array_get(value, i));
+        size_t n = 0;
+        while (name && n < NAMES && strcmp(name, names[n]) != 0)
+            n++;
+        ok = name && n < NAMES;
+        if (ok)
+            *out |= 1u << n;
+    }
+    if (ok)
+        return PEN_OK;
+    return pen_error_set(err, PEN_E_CONFIG, 0, path,
+                         "dmabuf is not an array of \"host\", \"export\" and "
+                         "\"import\"");
 }
 
 static enum pen_status set_row(size_t i, const json_t *value,
@@ -50,6 +74,9 @@ static enum pen_status set_row(size_t i, const json_t *value,
         *(bool *)field = json_is_true(value);
         return PEN_OK;
     }
+
+    if (rows[i].kind == ROW_DMABUF)
+        return set_dmabuf(value, (unsigned *)field, path, err);
 
     // A rate of 0 would divide by zero; a fixed cost or a size of 0 is fine.
     const bool rate = strstr(rows[i].key, "_rate") != NULL;

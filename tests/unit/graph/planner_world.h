@@ -75,6 +75,18 @@ static const struct pen_prop world_copy_props[] = {
              "Direction.", .flags = PEN_PROP_REQUIRED),
     PEN_PROPS_END,
 };
+static const struct pen_choice world_outputs[] = {
+    { "HOST", PEN_MEM_HOST, "" },
+    { "HOST_PINNED", PEN_MEM_HOST_PINNED, "" },
+    { "DEVICE", PEN_MEM_CUDA_DEVICE, "" },
+    { "DMA", PEN_MEM_DMABUF, "" },
+    { 0 },
+};
+static const struct pen_prop world_memory_props[] = {
+    PEN_ENUM(struct world_copy, kind, "outputMemType", PEN_MEM_HOST,
+             world_outputs, "Memory.", .flags = PEN_PROP_REQUIRED),
+    PEN_PROPS_END,
+};
 static const struct pen_choice world_targets[] = {
     { "RGB", PEN_FMT_RGB, "" },       { "BGR", PEN_FMT_BGR, "" },
     { "RGBA", PEN_FMT_RGBA, "" },     { "BGRA", PEN_FMT_BGRA, "" },
@@ -232,6 +244,17 @@ static inline void world_copy_narrow(const void *params, struct pen_pin_set *in,
     out[0].mem = p->kind == WORLD_H2D ? WORLD_CUDA : PEN_MEM_BITS_HOST;
 }
 
+static inline void world_memory_narrow(const void *params,
+                                       struct pen_pin_set *in,
+                                       struct pen_pin_set *out)
+{
+    const struct world_copy *p = params;
+    out[0].mem = PEN_MEM_BIT(p->kind);
+    in[0].mem = p->kind == PEN_MEM_CUDA_DEVICE ? WORLD_CUDA : PEN_MEM_BITS_HOST;
+    if (p->kind == PEN_MEM_DMABUF)
+        in[0].mem |= PEN_MEM_BIT(PEN_MEM_DMABUF);
+}
+
 static inline void world_convert_narrow(const void *params,
                                         struct pen_pin_set *in,
                                         struct pen_pin_set *out)
@@ -338,6 +361,11 @@ static const struct pen_module_class world_classes[] = {
       .inputs = world_any_in, .outputs = world_any_out,
       .props = world_copy_props, .params_size = sizeof(struct world_copy),
       .ops.narrow = world_copy_narrow },
+    { WORLD_CLASS("MemTypeConversion", UTILITY), .flags = PEN_CLASS_BRIDGE,
+      WORLD_TAGS("function:copy", "backend:cpu"),
+      .inputs = world_any_in, .outputs = world_any_out,
+      .props = world_memory_props, .params_size = sizeof(struct world_copy),
+      .ops.narrow = world_memory_narrow },
     { WORLD_CLASS("HostConvert", TRANSFORM), .flags = PEN_CLASS_BRIDGE,
       WORLD_TAGS("function:color", "backend:cpu"),
       .inputs = world_host_in, .outputs = world_host_out,

@@ -13,17 +13,26 @@ enum pen_status world_probe_status;
 
 // Formats of a case: what the pin may give ("own", a set) and the targets
 // that the converters know in this world.
-enum { OWN = 0, TARGETS = 4, FORMATS = TARGETS + 1, MEMS = 3 };
-enum { STATES = MEMS * FORMATS, SETS = 1 << STATES };
+enum { OWN = 0, MAX_TARGETS = 4 };
+// Three homes with four formats, or five homes with two.
+enum { STATES = 15, SETS = 1 << STATES };
+// Where frames live: pageable, page-locked, on the device, in a DMABUF of host
+// memory, in one of device memory.
+enum { AT_HOST, AT_PINNED, AT_CUDA, AT_DMA_HOST, AT_DMA_CUDA };
+enum { MEMS = 4 };
 
 static const enum pen_mem_type mems[MEMS] = { PEN_MEM_HOST, PEN_MEM_HOST_PINNED,
-                                              PEN_MEM_CUDA_DEVICE };
+                                              PEN_MEM_CUDA_DEVICE,
+                                              PEN_MEM_DMABUF };
 
 struct problem {
-    enum pen_format target[TARGETS];
-    uint32_t own;   // mask
-    unsigned root;  // number of the memory type
-    bool full;      // range of the source
+    unsigned homes, targets, formats_count;  // homes times formats: states
+    enum pen_format target[MAX_TARGETS];
+    uint32_t own;                       // mask
+    unsigned root;                      // number of the memory type
+    bool make_host, make_cuda, import;  // DMABUFs that can be had
+    bool wanted;  // some consumer takes DMABUF and no plain host memory
+    bool full;    // range of the source
     unsigned consumers;
     uint32_t mem[6], formats[6];
     int32_t width, height;
@@ -126,28 +135,76 @@ static int64_t frame_of(const struct problem *p, unsigned f)
     return most;
 }
 
+static struct step copy_of(const struct problem *p, unsigned f, unsigned ma,
+                           unsigned mb)
+{
+    const struct pen_profile *r = &p->profile;
+    const int64_t in = frame_of(p, f);
+    const bool host = p->wanted && p->make_host;
+    const bool cuda = p->wanted && p->make_cuda;
+    struct step s = { .loss.transfers = 1 };
+    if (ma == AT_HOST && mb == AT_PINNED) {
+        s.there = true;
+        s.loss.transfers = 0;
+    } else if (ma == AT_PINNED &&
+               (mb == AT_CUDA || (mb == AT_DMA_CUDA && cuda))) {
+        s.there = true;
+        s.cost = move(in, r->h2d_rate) + r->copy_ns;
+    } else if ((ma == AT_CUDA || ma == AT_DMA_CUDA) && mb == AT_PINNED) {
+        s.there = true;
+        s.cost = move(in, r->d2h_rate) + r->copy_ns;
+    } else if ((ma == AT_HOST || ma == AT_PINNED) && mb == AT_DMA_HOST) {
+        s.there = host;
+        s.cost = move(2 * in, r->host_rate);
+    } else if (ma == AT_DMA_HOST && mb == AT_PINNED) {
+        s.there = true;
+        s.cost = move(2 * in, r->host_rate);
+    }
+    return s;
+}
+
+// Whether a conversion may lead from one home to another. Where it lets frames
+// through that have the format already, its pool must be like theirs.
+static bool may_convert(const struct problem *p, unsigned ma, unsigned mb,
+                        bool through)
+{
+    const bool host = p->wanted && p->make_host;
+    const bool cuda = p->wanted && p->make_cuda;
+    switch (ma) {
+    case AT_HOST:
+    case AT_PINNED:
+        return mb == AT_HOST || (mb == AT_DMA_HOST && host && !through);
+    case AT_CUDA:
+        return mb == AT_CUDA || (mb == AT_DMA_CUDA && cuda && !through);
+    case AT_DMA_HOST:
+        if (mb == AT_HOST)
+            return !through;
+        if (mb == AT_DMA_HOST)
+            return through || host;
+        return p->import && !through &&
+               (mb == AT_CUDA || (mb == AT_DMA_CUDA && cuda));
+    default:
+        return mb == AT_CUDA || (mb == AT_DMA_CUDA && cuda);
+    }
+}
+
 static struct step step_of(const struct problem *p, unsigned a, unsigned b)
 {
-    const unsigned ma = a / FORMATS, fa = a % FORMATS;
-    const unsigned mb = b / FORMATS, fb = b % FORMATS;
+    const unsigned formats = p->formats_count;
+    const unsigned ma = a / formats, fa = a % formats;
+    const unsigned mb = b / formats, fb = b % formats;
     const struct pen_profile *f = &p->profile;
     const int64_t in = frame_of(p, fa), out = frame_of(p, fb);
     struct step s = { 0 };
-    if (fa == fb) {
-        s.there = (ma == 0 && mb == 1) || (ma == 1 && mb == 2) ||
-                  (ma == 2 && mb == 1);
-        if (ma == 1 && mb == 2)
-            s.cost = move(in, f->h2d_rate) + f->copy_ns;
-        if (ma == 2 && mb == 1)
-            s.cost = move(in, f->d2h_rate) + f->copy_ns;
-        s.loss.transfers = ma != 0;
-        return s;
-    }
-    // Conversions stay on their side; on the host they write pageable memory.
-    if (fb == OWN || mb == 1 || (ma == 2) != (mb == 2))
+    if (fa == fb)
+        return copy_of(p, fa, ma, mb);
+    if (fb == OWN)
         return s;
     const enum pen_format to = p->target[fb - 1];
     if (p->own == PEN_FMT_BIT(to) || set_of(p, fa) == PEN_FMT_BIT(to))
+        return s;
+    const bool through = fa == OWN && (p->own & PEN_FMT_BIT(to));
+    if (!may_convert(p, ma, mb, through))
         return s;
     s.there = true;
     for (unsigned k = 1; k < PEN_FMT_COUNT; k++)
@@ -156,24 +213,47 @@ static struct step step_of(const struct problem *p, unsigned a, unsigned b)
             if (compare(&l, &s.loss) > 0)
                 s.loss = l;
         }
-    s.cost = ma == 2 ? move(in + out, f->device_rate) + f->launch_ns
-                     : move(in + out, f->host_rate);
+    s.cost = mb == AT_CUDA || mb == AT_DMA_CUDA
+                 ? move(in + out, f->device_rate) + f->launch_ns
+                 : move(in + out, f->host_rate);
     return s;
+}
+
+// Homes in which a consumer takes frames, as bits.
+static unsigned homes_of(const struct problem *p, unsigned consumer)
+{
+    const uint32_t mem = p->mem[consumer];
+    unsigned homes = 0;
+    if (mem & PEN_MEM_BIT(PEN_MEM_HOST))
+        homes |= 1u << AT_HOST | 1u << AT_PINNED | 1u << AT_DMA_HOST;
+    if (mem & PEN_MEM_BIT(PEN_MEM_HOST_PINNED))
+        homes |= 1u << AT_PINNED;
+    if (mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE))
+        homes |= 1u << AT_CUDA | 1u << AT_DMA_CUDA |
+                 (p->import ? 1u << AT_DMA_HOST : 0);
+    if (mem & PEN_MEM_BIT(PEN_MEM_DMABUF))
+        homes |= 1u << AT_DMA_HOST | 1u << AT_DMA_CUDA;
+    return homes;
+}
+
+// Formats that it takes, as bits of the state's formats. Taken as it is, it
+// must come as it is.
+static unsigned formats_of(const struct problem *p, unsigned consumer)
+{
+    if (!(p->own & ~p->formats[consumer]))
+        return 1u << OWN;
+    unsigned formats = 0;
+    for (unsigned t = 0; t < p->targets; t++)
+        if (p->formats[consumer] & PEN_FMT_BIT(p->target[t]))
+            formats |= 2u << t;
+    return formats;
 }
 
 static bool serves(const struct problem *p, unsigned consumer, unsigned state)
 {
-    const unsigned m = state / FORMATS, f = state % FORMATS;
-    uint32_t accepted = p->mem[consumer];
-    if (accepted & PEN_MEM_BIT(PEN_MEM_HOST))
-        accepted |= PEN_MEM_BIT(PEN_MEM_HOST_PINNED);
-    if (!(accepted & PEN_MEM_BIT(mems[m])))
-        return false;
-    // Taken as it is, it must come as it is.
-    const bool as_is = !(p->own & ~p->formats[consumer]);
-    if (as_is || f == OWN)
-        return as_is && f == OWN;
-    return p->formats[consumer] & PEN_FMT_BIT(p->target[f - 1]);
+    const unsigned m = state / p->formats_count, f = state % p->formats_count;
+    return (homes_of(p, consumer) & 1u << m) &&
+           (formats_of(p, consumer) & 1u << f);
 }
 
 struct best {
@@ -182,14 +262,14 @@ struct best {
     bool possible;
 };
 
-static struct best reference(const struct problem *p)
+static struct best from_root(const struct problem *p, unsigned home)
 {
     static int64_t cost[SETS];
     static bool closed[SETS];
     struct step steps[STATES][STATES];
     struct loss least[STATES];
     bool known[STATES] = { false };
-    const unsigned root = p->root * FORMATS;
+    const unsigned root = home * p->formats_count;
     struct best best = { .possible = true };
 
     for (unsigned a = 0; a < STATES; a++)
@@ -269,6 +349,42 @@ static struct best reference(const struct problem *p)
     }
 }
 
+// The pool of a pin is of one kind: of all that it can be made of, the one with
+// the least loss and fewest transfers of all that are asked for, then the
+// cheapest.
+static struct best reference(const struct problem *p)
+{
+    unsigned roots[2] = { 0 }, count = 1;
+    struct best best = { 0 };
+    struct loss least = { 0 };
+    roots[0] = p->root;
+    if (p->root == AT_HOST && p->wanted && p->make_host)
+        roots[count++] = AT_DMA_HOST;
+    if (p->root == AT_CUDA && p->wanted && p->make_cuda)
+        roots[count++] = AT_DMA_CUDA;
+    if (p->root == AT_DMA_HOST && !p->make_host)
+        return best;
+    for (unsigned r = 0; r < count; r++) {
+        const struct best now = from_root(p, roots[r]);
+        struct loss all = { 0 };
+        for (unsigned c = 0; c < p->consumers && now.possible; c++) {
+            bool told = false;
+            for (unsigned k = 0; k < c; k++)
+                told = told || (homes_of(p, k) == homes_of(p, c) &&
+                                formats_of(p, k) == formats_of(p, c));
+            if (!told)
+                all = sum(all, &now.loss[c]);
+        }
+        const int order = best.possible ? compare(&all, &least) : -1;
+        if (now.possible &&
+            (order < 0 || (order == 0 && now.cost < best.cost))) {
+            best = now;
+            least = all;
+        }
+    }
+    return best;
+}
+
 // --- the plan ---------------------------------------------------------------
 
 static void formats_text(uint32_t mask, char *text, size_t size)
@@ -318,7 +434,16 @@ static void write_problem(const struct problem *p, char *text, size_t size)
 
 static bool is_copy(const struct stk_plan_node *n)
 {
-    return !strcmp(n->type, "CudaMemCopy");
+    return !strcmp(n->type, "CudaMemCopy") ||
+           !strcmp(n->type, "MemTypeConversion");
+}
+
+static unsigned home_of(const struct stk_plan_edge *e)
+{
+    unsigned m = 0;
+    while (mems[m] != e->mem)
+        m++;
+    return m == AT_DMA_HOST && e->kind == STK_DMABUF_CUDA ? AT_DMA_CUDA : m;
 }
 
 // Loss along the path to a consumer, and whether it really gets what it takes.
@@ -328,10 +453,7 @@ static struct loss walk(const struct problem *p, const struct world *w,
     char id[16];
     snprintf(id, sizeof(id), "k%u", consumer);
     const struct stk_plan_edge *e = world_edge(w, id);
-    uint32_t accepted = p->mem[consumer];
-    if (accepted & PEN_MEM_BIT(PEN_MEM_HOST))
-        accepted |= PEN_MEM_BIT(PEN_MEM_HOST_PINNED);
-    assert_true(accepted & PEN_MEM_BIT(e->mem));
+    assert_true(homes_of(p, consumer) & 1u << home_of(e));
     assert_int_equal(e->formats & ~p->formats[consumer], 0);
     struct loss all = { 0 };
     while (strcmp(w->plan->nodes[e->from].id, "s") != 0) {
@@ -369,14 +491,14 @@ static void make_converters(const struct problem *p)
                 classes[side] = world_classes[i];
         outputs[side][0] = classes[side].outputs[0];
         outputs[side][0].formats = 0;
-        for (unsigned t = 0; t < TARGETS; t++)
+        for (unsigned t = 0; t < p->targets; t++)
             outputs[side][0].formats |= PEN_FMT_BIT(p->target[t]);
         classes[side].outputs = outputs[side];
         world_extra[side] = &classes[side];
     }
 }
 
-static void random_problem(struct problem *p, uint64_t *seed)
+static void random_problem(struct problem *p, bool dmabuf, uint64_t *seed)
 {
     static const enum pen_format pool[] = {
         PEN_FMT_RGB,    PEN_FMT_BGR,    PEN_FMT_RGBA,     PEN_FMT_MONO,
@@ -387,8 +509,16 @@ static void random_problem(struct problem *p, uint64_t *seed)
     *p = (struct problem){
         .width = 16 * (1 + (int32_t)(pen_test_random(seed) % 200)),
         .height = 1 + (int32_t)(pen_test_random(seed) % 2000),
-        .root = pen_test_random(seed) % MEMS,
+        .homes = dmabuf ? 5 : 3,
+        .targets = dmabuf ? 2 : 4,
+        .formats_count = dmabuf ? 3 : 5,
+        .root = pen_test_random(seed) % (dmabuf ? 4 : 3),
     };
+    const unsigned types = dmabuf ? 4 : 3;
+    const unsigned can = dmabuf ? pen_test_random(seed) % 8 : 0;
+    p->make_host = can & 1;
+    p->make_cuda = can & 2;
+    p->import = can & 4;
     // A third of the cases is cheap to move, a third to compute with.
     p->profile = (struct pen_profile){
         .name = "random",
@@ -402,9 +532,10 @@ static void random_problem(struct problem *p, uint64_t *seed)
         .copy_ns = pen_test_random(seed) % 20000,
         .host_memory = UINT64_MAX,
         .cuda_memory = UINT64_MAX,
+        .dmabuf = can,
     };
     unsigned used = 0;
-    for (unsigned t = 0; t < TARGETS;) {
+    for (unsigned t = 0; t < p->targets;) {
         const unsigned k = pen_test_random(seed) % POOL;
         if (used & 1u << k)
             continue;
@@ -418,36 +549,42 @@ static void random_problem(struct problem *p, uint64_t *seed)
     p->consumers = 1 + pen_test_random(seed) % 5;
     for (unsigned c = 0; c < p->consumers; c++) {
         while (!p->mem[c])
-            for (unsigned m = 0; m < MEMS; m++)
+            for (unsigned m = 0; m < types; m++)
                 if (pen_test_random(seed) % 3 == 0)
                     p->mem[c] |= PEN_MEM_BIT(mems[m]);
         while (!p->formats[c])
-            for (unsigned t = 0; t < TARGETS; t++)
+            for (unsigned t = 0; t < p->targets; t++)
                 if (pen_test_random(seed) % 3 == 0)
                     p->formats[c] |= PEN_FMT_BIT(p->target[t]);
         if (pen_test_random(seed) % 4 == 0)
             p->formats[c] |= p->own;
+        if ((p->mem[c] & PEN_MEM_BIT(PEN_MEM_DMABUF)) &&
+            !(p->mem[c] & PEN_MEM_BIT(PEN_MEM_HOST)))
+            p->wanted = true;
     }
 }
 
-PEN_TEST(trees_of_bridges_cost_what_an_exhaustive_search_finds)
+static void compare_with_plans(bool dmabuf, unsigned count)
 {
-    const unsigned count = pen_test_seeds(150, 6000);
-    unsigned with_bridges = 0, with_two = 0;
+    unsigned with_bridges = 0, with_two = 0, refused = 0, upgraded = 0;
     uint64_t seed = 20261130;
     for (unsigned i = 0; i < count; i++) {
         struct problem p;
         struct world w;
         char text[4096];
-        random_problem(&p, &seed);
+        random_problem(&p, dmabuf, &seed);
         const struct best best = reference(&p);
         write_problem(&p, text, sizeof(text));
         struct pen_plan_params params = { .profile = &p.profile };
         make_converters(&p);
         world_plan_with(&w, text, &params, "HostConvert|CudaConvert");
-        assert_true(best.possible);
-        if (w.status != PEN_OK)
+        if ((w.status == PEN_OK) != best.possible)
             fail_msg("case %u: %s\n%s", i, w.err.text, text);
+        if (w.status != PEN_OK) {
+            refused++;
+            world_finish(&w);
+            continue;
+        }
         int64_t cost = 0;
         unsigned bridges = 0;
         for (uint32_t n = 0; n < w.plan->node_count; n++)
@@ -462,16 +599,33 @@ PEN_TEST(trees_of_bridges_cost_what_an_exhaustive_search_finds)
                          text);
         }
         if (cost != best.cost)
-            fail_msg("case %u: costs %lld, the best is %lld\n%s", i,
-                     (long long)cost, (long long)best.cost, text);
+            fail_msg("case %u: costs %lld, the best is %lld (DMABUF %u)\n%s", i,
+                     (long long)cost, (long long)best.cost, p.profile.dmabuf,
+                     text);
         assert_true(w.plan->optimal);
         with_bridges += bridges > 0;
         with_two += bridges > 1;
+        upgraded += w.plan->nodes[0].output[0].mem == PEN_MEM_DMABUF &&
+                    w.plan->nodes[0].output[0].upgraded_from;
         world_finish(&w);
     }
     // The cases are not trivial ones.
-    assert_true(with_bridges > count / 2);
-    assert_true(with_two > count / 3);
+    assert_true(with_bridges > count / 3);
+    assert_true(with_two > count / 5);
+    assert_int_equal(refused > 0, dmabuf);
+    assert_int_equal(upgraded > count / 40, dmabuf);
 }
 
-PEN_TEST_MAIN(PEN_CASE(trees_of_bridges_cost_what_an_exhaustive_search_finds))
+PEN_TEST(trees_of_bridges_cost_what_an_exhaustive_search_finds)
+{
+    compare_with_plans(false, pen_test_seeds(150, 6000));
+}
+
+PEN_TEST(and_so_do_trees_with_dmabufs_for_every_set_of_capabilities)
+{
+    compare_with_plans(true, pen_test_seeds(200, 6000));
+}
+
+PEN_TEST_MAIN(
+    PEN_CASE(trees_of_bridges_cost_what_an_exhaustive_search_finds),
+    PEN_CASE(and_so_do_trees_with_dmabufs_for_every_set_of_capabilities))

@@ -15,6 +15,26 @@ static const char *const mem_words[] = {
     "HOST|CUDA_DEVICE",
     "HOST|HOST_PINNED",
     "DMABUF",
+    "CUDA_DEVICE|DMABUF",
+    "HOST|DMABUF",
+};
+static const char *const settings_words[16] = {
+    "",
+    ", 'budget': { 'cuda_device': '300KiB', 'd2h_per_frame': 1 }",
+    ", 'budget': { 'host_pinned': '700KiB' }",
+    ", 'budget': { 'host_pinned': '700KiB' }, 'pinned_limit': 'stage'",
+    ", 'budget': { 'host_pinned': '2MiB' }, 'pinned_limit': 'stage'",
+    ", 'budget': { 'dmabuf': '1MiB', 'host': '3MiB' }",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
 };
 static const char *const format_words[] = {
     "RGB", "NV12", "MONO|RGB", "RGB|BGR|RGBA", "ALL", "YUV420|UYVY", "RGBA",
@@ -36,10 +56,7 @@ static char *random_graph(uint64_t *seed)
     const char *gap = "";
     stk_text_addf(&m, "{ 'settings': { 'auto_bridge': %s%s }, 'modules': { ",
                   pen_test_random(seed) % 16 ? "true" : "false",
-                  pen_test_random(seed) % 8
-                      ? ""
-                      : ", 'budget': { 'cuda_device': '100KiB', "
-                        "'d2h_per_frame': 1 }");
+                  pick(settings_words, 16, seed));
     stk_text_add(&c, " }, 'connections': [");
     for (unsigned n = 0; n < count; n++) {
         static const char *const types[] = {
@@ -49,8 +66,7 @@ static char *random_graph(uint64_t *seed)
                                ? "Source"
                                : pick(types, 7, seed);
         const bool host_only = pen_test_random(seed) % 3 == 0;
-        // DMABUF and sets are rare, or nothing could ever be planned.
-        const unsigned words = pen_test_random(seed) % 12 ? 5 : 6;
+        const unsigned words = pen_test_random(seed) % 6 ? 5 : 8;
         stk_text_addf(&m,
                       "%s'n%u': { 'type': '%s', 'props': { 'mem': '%s', "
                       "'formats': '%s'",
@@ -116,11 +132,20 @@ static void check_edge(const struct pen_plan *plan, uint32_t number)
     uint32_t mems = in->mem;
     if (mems & PEN_MEM_BIT(PEN_MEM_HOST))
         mems |= PEN_MEM_BIT(PEN_MEM_HOST_PINNED);
-    assert_true(mems & PEN_MEM_BIT(e->mem));
+    const enum pen_mem_type like =
+        e->kind == STK_DMABUF_CUDA ? PEN_MEM_CUDA_DEVICE : PEN_MEM_HOST;
+    if (e->kind == STK_DMABUF_HOST &&
+        (plan->profile.dmabuf & PEN_DMABUF_IMPORT) &&
+        (mems & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE)))
+        mems |= PEN_MEM_BIT(PEN_MEM_DMABUF);
+    assert_int_equal(e->mem == PEN_MEM_DMABUF, e->kind != STK_DMABUF_NONE);
+    assert_true((mems & PEN_MEM_BIT(e->mem)) ||
+                (e->mem == PEN_MEM_DMABUF && (mems & PEN_MEM_BIT(like))));
     if (in->formats)
         assert_int_equal(e->formats & ~in->formats, 0);
     // The edge carries what the producer gives.
     assert_int_equal(e->mem, o->mem);
+    assert_int_equal(e->kind, o->kind);
     assert_int_equal(e->caps.width, o->caps.width);
     assert_int_equal(e->caps.format, o->caps.format);
     assert_true(e->depth >= 1);
@@ -135,19 +160,22 @@ static void check_node(const struct pen_plan *plan, uint32_t number)
         assert_true(out->mem != PEN_MEM_NONE);
         assert_true(passes ? out->blocks == 0 : out->blocks >= 1);
         assert_true(!out->upgraded_from ||
-                    (out->upgraded_from == PEN_MEM_HOST &&
-                     out->mem == PEN_MEM_HOST_PINNED && !passes));
+                    (out->upgraded_from == PEN_MEM_HOST && !passes &&
+                     (out->mem == PEN_MEM_HOST_PINNED ||
+                      out->kind == STK_DMABUF_HOST)) ||
+                    (out->upgraded_from == PEN_MEM_CUDA_DEVICE && !passes &&
+                     out->kind == STK_DMABUF_CUDA));
         // A pool is of a type that the module can write to.
         uint32_t mems = node->out[o].mem;
         if (out->upgraded_from)
-            mems |= PEN_MEM_BIT(PEN_MEM_HOST_PINNED);
+            mems |= PEN_MEM_BIT(out->mem);
         if (!passes)
             assert_true(mems & PEN_MEM_BIT(out->mem));
         // What is forwarded comes in a type that every input may have.
         for (uint32_t i = 0; i < node->inputs && passes; i++) {
             const struct stk_plan_edge *e = &plan->edges[node->in_edge[i]];
-            if (out->mem == PEN_MEM_HOST_PINNED)
-                assert_int_equal(e->mem, PEN_MEM_HOST_PINNED);
+            if (out->mem == PEN_MEM_HOST_PINNED || out->mem == PEN_MEM_DMABUF)
+                assert_int_equal(e->mem, out->mem);
         }
         size_t bytes;
         assert_int_equal(stk_caps_bytes(&out->caps, &bytes, NULL), PEN_OK);
@@ -159,7 +187,7 @@ static void check_node(const struct pen_plan *plan, uint32_t number)
     assert_int_equal(plan->first_out[number + 1] > plan->first_out[number], 1);
     // What an upload reads is pinned, whatever lies before it.
     if (!strcmp(node->type, "CudaMemCopy") &&
-        node->output[0].mem == PEN_MEM_CUDA_DEVICE)
+        node->output[0].mem != PEN_MEM_HOST_PINNED)
         assert_int_equal(plan->edges[node->in_edge[0]].mem,
                          PEN_MEM_HOST_PINNED);
 }
@@ -167,20 +195,30 @@ static void check_node(const struct pen_plan *plan, uint32_t number)
 static void check_sums(const struct pen_plan *plan)
 {
     uint64_t peak[PEN_MEM_COUNT] = { 0 };
-    uint32_t unknown = 0, up = 0, down = 0;
+    uint32_t unknown = 0, up = 0, down = 0, across = 0;
     int64_t cost = 0;
     for (uint32_t n = 0; n < plan->node_count; n++) {
         const struct stk_plan_node *node = &plan->nodes[n];
         for (uint32_t o = 0; o < node->outputs; o++) {
             const struct stk_plan_output *out = &node->output[o];
-            peak[out->mem] += (uint64_t)out->blocks * out->block_bytes;
+            uint64_t block = out->block_bytes;
+            // Exported memory is the device's, in whole pages of 64 KiB, and
+            // small blocks take another one.
+            if (out->kind == STK_DMABUF_CUDA && block)
+                block = (block + 65535) / 65536 * 65536;
+            if (out->kind == STK_DMABUF_CUDA && block && block < 2 << 20)
+                block += 65536;
+            peak[out->kind == STK_DMABUF_CUDA ? PEN_MEM_CUDA_DEVICE
+                                              : out->mem] +=
+                out->blocks * block;
             unknown += out->blocks && !out->block_bytes;
         }
         cost += node->cost_ns;
         if (!strcmp(node->type, "CudaMemCopy")) {
-            up += node->output[0].mem == PEN_MEM_CUDA_DEVICE;
-            down += node->output[0].mem != PEN_MEM_CUDA_DEVICE;
+            up += node->output[0].mem != PEN_MEM_HOST_PINNED;
+            down += node->output[0].mem == PEN_MEM_HOST_PINNED;
         }
+        across += !strcmp(node->type, "MemTypeConversion");
     }
     for (unsigned m = 0; m < PEN_MEM_COUNT; m++) {
         assert_int_equal(peak[m], plan->peak[m]);
@@ -191,6 +229,7 @@ static void check_sums(const struct pen_plan *plan)
     assert_int_equal(cost, plan->cost_ns);
     assert_int_equal(up, plan->h2d_per_frame);
     assert_int_equal(down, plan->d2h_per_frame);
+    assert_int_equal(across, plan->h2h_per_frame);
 }
 
 static void check_plan(const struct pen_plan *plan)
@@ -232,15 +271,23 @@ static void settle_some(struct world *w, uint64_t *seed)
 PEN_TEST(random_graphs_give_whole_plans_or_none)
 {
     const unsigned count = pen_test_seeds(800, 40000);
-    unsigned planned = 0, bridged = 0, refused = 0;
+    unsigned planned = 0, bridged = 0, refused = 0, dmabufs = 0, staged = 0;
     uint64_t seed = 4711;
     for (unsigned i = 0; i < count; i++) {
         struct world w;
         char *text = random_graph(&seed);
         assert_non_null(text);
-        world_plan_with(&w, text, NULL, NULL);
+        struct pen_profile profile = *pen_profile_builtin("generic-cuda");
+        profile.dmabuf = pen_test_random(&seed) % 8;
+        world_plan_with(&w, text,
+                        &(struct pen_plan_params){ .profile = &profile }, NULL);
         if (w.status == PEN_OK) {
             planned++;
+            bool dmabuf = false;
+            for (uint32_t e = 0; e < w.plan->edge_count; e++)
+                dmabuf = dmabuf || w.plan->edges[e].mem == PEN_MEM_DMABUF;
+            dmabufs += dmabuf;
+            staged += world_issue(&w, "W510") != NULL;
             bridged += world_inserted(&w, NULL) > 1;
             check_plan(w.plan);
             char *svg = pen_plan_svg(w.plan);
@@ -262,6 +309,8 @@ PEN_TEST(random_graphs_give_whole_plans_or_none)
     assert_true(planned > count / 5);
     assert_true(bridged > count / 10);
     assert_true(refused > count / 10);
+    assert_true(dmabufs > count / 20);
+    assert_true(staged > count / 200);
 }
 
 PEN_TEST_MAIN(PEN_CASE(random_graphs_give_whole_plans_or_none))
