@@ -17,6 +17,7 @@ enum {
     EMU_MAX_DEVICES = 8,
     EMU_ALIGN = 512,  // of device addresses, and the least gap between two
     EMU_EXPORT_ALIGN = 64 << 10,  // of what can be exported
+    EMU_ALIGNED_FROM = 2 << 20,   // bytes of blocks that are aligned for that
     EMU_GRANULE = 2 << 20,        // of virtual memory
     EMU_MAX_ARGS = 4096,
 };
@@ -50,7 +51,8 @@ struct emu_range {
     enum emu_use use;
     bool given_back;  // a free was asked for and refused
     bool accessible;  // of a mapping: cuMemSetAccess() was called
-    bool shared;      // its bytes are in the file `fd`
+    bool shared;      // its bytes (if allocated: of its whole export
+                      // granules) are in the file `fd`
     int fd;
     struct emu_physical *physical;  // of a mapping
 };
@@ -254,6 +256,8 @@ bool emu_place(const struct emu_device *dev, uint64_t size, uint64_t align,
 // Count memory of the device; false: it has not so much.
 bool emu_use_memory(struct emu_device *dev, uint64_t bytes);
 void emu_return_memory(struct emu_device *dev, uint64_t bytes);
+// The part of a block that can be exported: its whole 64 KiB; bytes 0: none.
+struct emu_range emu_exportable(const struct emu_range *block);
 // A file of new memory, filled with garbage; -1: none.
 int emu_file_create(uint64_t bytes, uint64_t serial);
 // Have the bytes of a range lie in a file, or nowhere in particular again.

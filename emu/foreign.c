@@ -23,10 +23,10 @@ static int file_of(const struct emu_device *dev, uint64_t address,
         return m && m->address == address && m->bytes == bytes ? m->physical->fd
                                                                : -1;
     }
-    return block && block->shared && block->use == EMU_ALLOCATED &&
-                   block->address == address && block->bytes == bytes
-               ? block->fd
-               : -1;
+    if (!block || !block->shared || block->use != EMU_ALLOCATED)
+        return -1;
+    const struct emu_range part = emu_exportable(block);
+    return part.address == address && part.bytes == bytes ? block->fd : -1;
 }
 
 CUresult emu_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
@@ -54,7 +54,8 @@ CUresult emu_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
     const int fd = file_of(dev, address, bytes);
     if (fd < 0)
         return MISUSE(cuMemGetHandleForAddressRange, CUDA_ERROR_NOT_SUPPORTED,
-                      "the emulated device exports whole allocations only");
+                      "the emulated device exports all whole 64 KiB of an "
+                      "allocation only");
     const int copy = emu_file_dup(fd);
     if (copy < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;

@@ -238,22 +238,60 @@ void emu_file_unmap(const struct emu_device *dev, const struct emu_range *range,
     ASAN_POISON_MEMORY_REGION(memory, range->bytes);
 }
 
+struct emu_range emu_exportable(const struct emu_range *block)
+{
+    const uint64_t end = block->address + block->bytes;
+    struct emu_range part = *block;
+    part.address = round_up(block->address, EMU_EXPORT_ALIGN);
+    part.bytes = end / EMU_EXPORT_ALIGN * EMU_EXPORT_ALIGN;
+    part.bytes = part.bytes > part.address ? part.bytes - part.address : 0;
+    return part;
+}
+
 // Memory that may be exported one day lies in a file of its own, since a
 // descriptor says nothing of where in a file the memory is.
 static void back_with_file(const struct emu_device *dev,
                            struct emu_range *block)
 {
-    if (block->bytes % EMU_EXPORT_ALIGN || !(emu.dmabuf & PENEMU_EXPORT))
+    const struct emu_range part = emu_exportable(block);
+    if (block->bytes % EMU_EXPORT_ALIGN || !part.bytes ||
+        !(emu.dmabuf & PENEMU_EXPORT))
         return;
-    const int fd = emu_file_create(block->bytes, block->serial);
+    const int fd = emu_file_create(part.bytes, block->serial);
     if (fd < 0)
         return;  // refused when it is to be exported
-    if (!emu_file_map(dev, block, fd, 0, PROT_READ | PROT_WRITE)) {
+    if (!emu_file_map(dev, &part, fd, 0, PROT_READ | PROT_WRITE)) {
         close(fd);
         return;
     }
     block->fd = fd;
     block->shared = true;
+}
+
+static void drop_file(const struct emu_device *dev,
+                      const struct emu_range *block)
+{
+    const struct emu_range part = emu_exportable(block);
+    emu_file_unmap(dev, block->use == EMU_IMPORTED ? block : &part,
+                   PROT_READ | PROT_WRITE);
+    close(block->fd);
+}
+
+// As the driver, which cuts small blocks out of larger ones: what may be
+// exported is aligned for it only if it is large, and else, so that nobody
+// relies on luck, never.
+static bool place_block(const struct emu_device *dev, uint64_t bytes,
+                        uint64_t *out)
+{
+    const uint64_t size = round_up(bytes, EMU_ALIGN);
+    if (bytes % EMU_EXPORT_ALIGN)
+        return emu_place(dev, size, EMU_ALIGN, out);
+    if (bytes >= EMU_ALIGNED_FROM)
+        return emu_place(dev, size, EMU_EXPORT_ALIGN, out);
+    if (!emu_place(dev, size + EMU_EXPORT_ALIGN, EMU_EXPORT_ALIGN, out))
+        return false;
+    *out += EMU_ALIGN * (1 + emu.serial % (EMU_EXPORT_ALIGN / EMU_ALIGN - 1));
+    return true;
 }
 
 CUresult emu_device_alloc(struct emu_context *ctx, size_t bytes,
@@ -264,10 +302,7 @@ CUresult emu_device_alloc(struct emu_context *ctx, size_t bytes,
     // Nothing near the end of the numbers.
     if (bytes > emu.memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const uint64_t size = round_up(bytes, EMU_ALIGN);
-    const uint64_t align =
-        bytes % EMU_EXPORT_ALIGN ? EMU_ALIGN : EMU_EXPORT_ALIGN;
-    if (!emu_place(dev, size, align, &address) || !emu_use_memory(dev, bytes))
+    if (!place_block(dev, bytes, &address) || !emu_use_memory(dev, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
 
     struct emu_range block = {
@@ -279,17 +314,15 @@ CUresult emu_device_alloc(struct emu_context *ctx, size_t bytes,
     back_with_file(dev, &block);
     if (!emu_range_insert(&dev->blocks, block)) {
         emu_return_memory(dev, bytes);
-        if (block.shared) {
-            emu_file_unmap(dev, &block, PROT_READ | PROT_WRITE);
-            close(block.fd);
-        }
+        if (block.shared)
+            drop_file(dev, &block);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     char *memory = emu_bytes_of(dev, address);
     ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
-    if (!block.shared)
-        fill_garbage(memory, bytes, block.serial);
-    ASAN_POISON_MEMORY_REGION(memory + bytes, size + EMU_ALIGN - bytes);
+    fill_garbage(memory, bytes, block.serial);
+    ASAN_POISON_MEMORY_REGION(memory + bytes,
+                              round_up(bytes, EMU_ALIGN) + EMU_ALIGN - bytes);
     *out = address;
     return CUDA_SUCCESS;
 }
@@ -314,10 +347,8 @@ static void wipe(char *memory, size_t bytes)
 void emu_device_free(struct emu_device *dev, struct emu_range *block)
 {
     // What is in a file stays as it is for whoever else has it.
-    if (block->shared) {
-        emu_file_unmap(dev, block, PROT_READ | PROT_WRITE);
-        close(block->fd);
-    }
+    if (block->shared)
+        drop_file(dev, block);
     wipe(emu_bytes_of(dev, block->address), block->bytes);
     if (block->use == EMU_IMPORTED)
         emu.stats.imported_buffers--;

@@ -88,7 +88,7 @@ static CUresult program(void)
     pushed = TRY(cuCtxPushCurrent(ctx));
     (void)TRY(cuCtxGetCurrent(&was));
     (void)TRY(cuMemGetInfo(&size, &total));
-    (void)TRY(cuMemAlloc(&memory, BYTES));
+    (void)TRY(cuMemAlloc(&memory, 2 * BYTES));
     (void)TRY(cuMemHostAlloc(&host, 4096, 0));
     (void)TRY(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     (void)TRY(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -128,7 +128,8 @@ static CUresult program(void)
     mapped = TRY(cuMemMap(range, size, 0, physical, 0));
     (void)TRY(cuMemSetAccess(range, size, &access, 1));
     (void)TRY(cuMemGetHandleForAddressRange(
-        &fd, memory, BYTES, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+        &fd, (memory + BYTES - 1) / BYTES * BYTES, BYTES,
+        CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC whose = {
         .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD,
         .handle.fd = fd,
