@@ -1,4 +1,4 @@
-// Devices: choosing one, its primary context, its memory and its kernels.
+// Devices: choosing one, its primary context.
 
 #include "driver.h"
 
@@ -8,117 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "../base/str.h"
-
-// --- losing the device ------------------------------------------------------
-
-bool stk_device_lost(const struct pen_device *dev)
-{
-    return atomic_load_explicit(&dev->lost, memory_order_acquire) !=
-           STK_LOST_NO;
-}
-
-void stk_device_lose(struct pen_device *dev, const struct pen_error *cause)
-{
-    int expected = STK_LOST_NO;
-    if (!atomic_compare_exchange_strong(&dev->lost, &expected,
-                                        STK_LOST_SETTING))
-        return;
-    dev->cause = *cause;
-    atomic_store_explicit(&dev->lost, STK_LOST_YES, memory_order_release);
-}
-
-void stk_device_lose_behind(struct pen_device *dev, bool was_lost,
-                            const struct pen_error *cause)
-{
-    stk_device_lose(dev, cause);
-    if (!was_lost)
-        pen_log_write(dev->log, PEN_LOG_ERROR, "pen.gpu",
-                      "%s: the device is given up: while waiting for it: %s",
-                      dev->where, cause->text);
-}
-
-// --- the current context ----------------------------------------------------
-
-enum pen_status stk_scope_enter(struct stk_scope *scope, struct pen_device *dev,
-                                struct pen_error *err)
-{
-    CUcontext before = NULL;
-    PEN_TRY(STK_CU(dev, err, cuCtxGetCurrent(&before)));
-    if (before != dev->context)
-        PEN_TRY(STK_CU(dev, err, cuCtxPushCurrent(dev->context)));
-    *scope = (struct stk_scope){ .dev = dev, .before = before };
-    return PEN_OK;
-}
-
-bool stk_scope_enter_end(struct stk_scope *scope, struct pen_device *dev)
-{
-    CUcontext before = NULL, now = NULL;
-    STK_CU_END(dev, cuCtxGetCurrent(&before));
-    if (before == dev->context)
-        return true;
-    STK_CU_END(dev, cuCtxPushCurrent(dev->context));
-    STK_CU_END(dev, cuCtxGetCurrent(&now));
-    if (now != dev->context)
-        return false;
-    *scope = (struct stk_scope){ .dev = dev, .before = before };
-    return true;
-}
-
-// Somebody called inside the scope left the stack of contexts otherwise than
-// found. Take off what lies on what was there before; put that back if it is
-// gone as well.
-static void restore(struct pen_device *dev, CUcontext before)
-{
-    enum { DEEPEST = 64 };  // of what a module might have left
-    for (unsigned i = 0; i < DEEPEST; i++) {
-        CUcontext top = NULL;
-        STK_CU_END(dev, cuCtxGetCurrent(&top));
-        if (top == before)
-            return;
-        if (!top) {
-            STK_CU_END(dev, cuCtxPushCurrent(before));
-            return;
-        }
-        STK_CU_END(dev, cuCtxPopCurrent(&top));
-    }
-}
-
-void stk_scope_leave(struct stk_scope *scope)
-{
-    struct pen_device *dev = scope->dev;
-    if (!dev)
-        return;
-    scope->dev = NULL;
-
-    // Where the driver does not answer, what it was asked for keeps the value
-    // that speaks for the caller: a failure is nobody's disturbance.
-    CUcontext top = dev->context;
-    STK_CU_END(dev, cuCtxGetCurrent(&top));
-    bool as_found = top == dev->context, answered = true;
-    if (scope->before != dev->context) {
-        if (as_found) {
-            // Ours may have been pushed once more: what lies below tells.
-            CUcontext popped = NULL;
-            STK_CU_END(dev, cuCtxPopCurrent(&popped));
-            answered = popped != NULL;
-            top = scope->before;
-            STK_CU_END(dev, cuCtxGetCurrent(&top));
-            as_found = top == scope->before;
-        }
-        if (!as_found)
-            restore(dev, scope->before);
-    }
-    // An inner scope pushed nothing and leaves repair to the outer one.
-    if (!as_found && answered)
-        atomic_fetch_add_explicit(&dev->disturbed, 1, memory_order_relaxed);
-}
-
-uint64_t stk_device_disturbed(const struct pen_device *dev)
-{
-    return atomic_load_explicit(&dev->disturbed, memory_order_relaxed);
-}
 
 // --- choosing a device ------------------------------------------------------
 
@@ -338,20 +227,39 @@ static struct pen_device *device_new(const struct pen_device_params *params,
     pthread_mutex_init(&dev->kernels_lock, NULL);
     pthread_mutex_init(&dev->idle.lock, NULL);
     pthread_cond_init(&dev->idle.changed, NULL);
+    pthread_mutex_init(&dev->hoards_lock, NULL);
+    pthread_cond_init(&dev->hoards_changed, NULL);
+    pthread_mutex_init(&dev->usage_lock, NULL);
     return dev;
 }
 
 static void device_free(struct pen_device *dev)
 {
     stk_wait_finish(&dev->idle.store);
-    pthread_cond_destroy(&dev->idle.changed);
-    pthread_mutex_destroy(&dev->idle.lock);
-    pthread_mutex_destroy(&dev->kernels_lock);
+    // In a forked process threads that are not there may hold or wait for them.
+    if (!stk_forked) {
+        pthread_mutex_destroy(&dev->usage_lock);
+        pthread_cond_destroy(&dev->hoards_changed);
+        pthread_mutex_destroy(&dev->hoards_lock);
+        pthread_cond_destroy(&dev->idle.changed);
+        pthread_mutex_destroy(&dev->idle.lock);
+        pthread_mutex_destroy(&dev->kernels_lock);
+    }
     free(dev);
 }
 
 static enum pen_status retain(struct pen_device *dev, struct pen_error *err)
 {
+    // Whoever made the context chose its flags; they are his.
+    unsigned flags = 0;
+    int active = 0;
+    PEN_TRY(STK_CU(dev, err,
+                   cuDevicePrimaryCtxGetState(dev->device, &flags, &active)));
+    if (active)
+        pen_log_write(dev->log, PEN_LOG_DEBUG, "pen.gpu",
+                      "%s: the primary context is there already, with flags "
+                      "0x%x, which stay",
+                      dev->where, flags);
     const enum pen_status status =
         STK_CU(dev, err, cuDevicePrimaryCtxRetain(&dev->context, dev->device));
     if (status != PEN_OK) {
@@ -359,8 +267,51 @@ static enum pen_status retain(struct pen_device *dev, struct pen_error *err)
         return status;
     }
     // Every retain of a device gives the same handle; ours is one of several.
-    stk_ledger_add(dev->ledger, STK_RES_CONTEXT, (uintptr_t)dev, 0, dev->where,
-                   PEN_HERE);
+    stk_ledger_add(dev->ledger, STK_RES_CONTEXT, (uintptr_t)dev, 0,
+                   *dev->owner ? dev->owner : dev->where, PEN_HERE);
+    return PEN_OK;
+}
+
+// Whether the device has something that it need not have. A driver that does
+// not tell has it not.
+static enum pen_status ask(struct pen_device *dev, CUdevice_attribute attribute,
+                           bool *out, struct pen_error *err)
+{
+    int value = 0;
+    struct pen_error why = { 0 };
+    const enum pen_status status =
+        STK_CU(dev, &why, cuDeviceGetAttribute(&value, attribute, dev->device));
+    *out = status == PEN_OK && value != 0;
+    if (status == PEN_E_LOST) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (status != PEN_OK)
+        pen_log_write(dev->log, PEN_LOG_WARN, "pen.gpu",
+                      "%s: taken for a device without it: %s", dev->where,
+                      why.text);
+    return PEN_OK;
+}
+
+// What may be missing: virtual memory, and memory shared by descriptors.
+static enum pen_status ask_abilities(struct pen_device *dev,
+                                     struct pen_error *err)
+{
+    bool virtual = false;
+    if (STK_CU_HAS(dev, cuMemGetAllocationGranularity) &&
+        STK_CU_HAS(dev, cuMemAddressReserve) &&
+        STK_CU_HAS(dev, cuMemAddressFree) && STK_CU_HAS(dev, cuMemCreate) &&
+        STK_CU_HAS(dev, cuMemRelease) && STK_CU_HAS(dev, cuMemMap) &&
+        STK_CU_HAS(dev, cuMemUnmap) && STK_CU_HAS(dev, cuMemSetAccess))
+        PEN_TRY(ask(dev,
+                    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                    &virtual, err));
+    if (virtual)
+        PEN_TRY(stk_region_ask(dev, err));
+    if (STK_CU_HAS(dev, cuMemGetHandleForAddressRange))
+        PEN_TRY(ask(dev, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+                    &dev->can_export, err));
     return PEN_OK;
 }
 
@@ -377,12 +328,14 @@ static enum pen_status open_chosen(struct pen_device *dev,
                 : choose_index(dev, choice.index, count, err));
     if (choice.kind != EMULATED)
         snprintf(dev->where, sizeof(dev->where), "cuda:%d", dev->info.index);
-    return retain(dev, err);
+    PEN_TRY(retain(dev, err));
+    return ask_abilities(dev, err);
 }
 
-enum pen_status stk_device_open(const struct pen_device_params *params,
-                                struct stk_ledger *ledger,
-                                struct pen_device **out, struct pen_error *err)
+enum pen_status stk_device_open_for(const struct pen_device_params *params,
+                                    struct stk_ledger *ledger,
+                                    const char *owner, struct pen_device **out,
+                                    struct pen_error *err)
 {
     static const struct pen_device_params defaults = { 0 };
     if (!params)
@@ -393,6 +346,7 @@ enum pen_status stk_device_open(const struct pen_device_params *params,
     if (!dev)
         return pen_error_set(err, PEN_E_NOMEM, 0, "device",
                              "no memory for a device");
+    snprintf(dev->owner, sizeof(dev->owner), "%s", owner);
     const enum pen_status status = open_chosen(dev, params, err);
     if (status != PEN_OK) {
         pen_device_close(&dev);
@@ -406,39 +360,17 @@ enum pen_status stk_device_open(const struct pen_device_params *params,
     return PEN_OK;
 }
 
+enum pen_status stk_device_open(const struct pen_device_params *params,
+                                struct stk_ledger *ledger,
+                                struct pen_device **out, struct pen_error *err)
+{
+    return stk_device_open_for(params, ledger, "", out, err);
+}
+
 enum pen_status pen_device_open(const struct pen_device_params *params,
                                 struct pen_device **out, struct pen_error *err)
 {
     return stk_device_open(params, NULL, out, err);
-}
-
-static void stop_idle(struct pen_device *dev)
-{
-    struct stk_idle *idle = &dev->idle;
-    if (!idle->started)
-        return;
-    pthread_mutex_lock(&idle->lock);
-    idle->stop = true;
-    pthread_cond_signal(&idle->changed);
-    pthread_mutex_unlock(&idle->lock);
-    pthread_join(idle->thread, NULL);
-    stk_ledger_remove(dev->ledger, STK_RES_THREAD, (uintptr_t)idle, 0);
-}
-
-static void unload_kernels(struct pen_device *dev)
-{
-    struct stk_kernels *list = atomic_load(&dev->kernels);
-    if (!list)
-        return;
-    STK_SCOPE scope = { 0 };
-    stk_scope_enter_end(&scope, dev);
-    while (list) {
-        struct stk_kernels *next = list->next;
-        stk_ledger_remove(dev->ledger, STK_RES_KERNELS, (uintptr_t)list, 0);
-        STK_CU_END(dev, cuModuleUnload(list->module));
-        free(list);
-        list = next;
-    }
 }
 
 void pen_device_close(struct pen_device **devp)
@@ -448,16 +380,28 @@ void pen_device_close(struct pen_device **devp)
     if (!dev)
         return;
 
-    stop_idle(dev);
-    unload_kernels(dev);
+    stk_idle_stop(dev);
+    stk_kernels_unload(dev);
+    stk_usage_close(dev);
     if (dev->context) {
-        stk_ledger_remove(dev->ledger, STK_RES_CONTEXT, (uintptr_t)dev, 0);
+        if (!stk_forked)
+            stk_ledger_remove(dev->ledger, STK_RES_CONTEXT, (uintptr_t)dev, 0);
         STK_CU_END(dev, cuDevicePrimaryCtxRelease(dev->device));
     }
     device_free(dev);
 }
 
 // --- information ------------------------------------------------------------
+
+bool stk_device_emulated(const struct pen_device *dev)
+{
+    return dev->info.emulated;
+}
+
+struct stk_ledger *stk_device_ledger(const struct pen_device *dev)
+{
+    return dev->ledger;
+}
 
 enum pen_status pen_device_get_info(struct pen_device *dev,
                                     struct pen_device_info *out,
@@ -498,321 +442,5 @@ enum pen_status pen_device_list(const struct pen_device_params *params,
     if (status == PEN_OK)
         *count = (size_t)found;
     device_free(dev);
-    return status;
-}
-
-// --- memory -----------------------------------------------------------------
-
-// What is said when memory has run out: how much was asked for, how much there
-// is. Asking may fail as well; then that part is left out.
-static enum pen_status out_of_memory(struct pen_device *dev,
-                                     enum pen_status status, size_t bytes,
-                                     const char *owner, struct pen_error *err)
-{
-    char asked[32], there[96] = "";
-    size_t free_bytes = 0, total = 0;
-    stk_format_size(bytes, asked, sizeof(asked));
-    if (status == PEN_E_DEVMEM &&
-        STK_CU(dev, NULL, cuMemGetInfo(&free_bytes, &total)) == PEN_OK) {
-        char free_text[32], total_text[32];
-        stk_format_size(free_bytes, free_text, sizeof(free_text));
-        stk_format_size(total, total_text, sizeof(total_text));
-        snprintf(there, sizeof(there), "; %s of the device's %s are free",
-                 free_text, total_text);
-    }
-    return pen_error_set(err, status, CUDA_ERROR_OUT_OF_MEMORY, dev->where,
-                         "%s of %s for %s: %s%s",
-                         status == PEN_E_DEVMEM ? "cuMemAlloc"
-                                                : "cuMemHostAlloc",
-                         asked, owner ? owner : "nobody",
-                         status == PEN_E_DEVMEM
-                             ? "CUDA_ERROR_OUT_OF_MEMORY"
-                             : "CUDA_ERROR_OUT_OF_MEMORY, the host has not so "
-                               "much memory to lock",
-                         there);
-}
-
-enum pen_status stk_device_alloc(struct pen_device *dev, size_t bytes,
-                                 const char *owner, const char *site,
-                                 uint64_t *out, struct pen_error *err)
-{
-    *out = 0;
-    if (bytes == 0)
-        return pen_error_set(err, PEN_E_ARG, 0, dev->where,
-                             "an allocation of 0 bytes was asked for");
-
-    CUdeviceptr address = 0;
-    STK_SCOPE scope = { 0 };
-    PEN_TRY(stk_scope_enter(&scope, dev, err));
-    const enum pen_status status =
-        STK_CU(dev, err, cuMemAlloc(&address, bytes));
-    if (status == PEN_E_DEVMEM)
-        return out_of_memory(dev, status, bytes, owner, err);
-    PEN_TRY(status);
-    stk_ledger_add(dev->ledger, STK_RES_CUDA_DEVICE, address, bytes, owner,
-                   site);
-    *out = address;
-    return PEN_OK;
-}
-
-void stk_device_free(struct pen_device *dev, uint64_t address, size_t bytes)
-{
-    if (!address)
-        return;
-    STK_SCOPE scope = { 0 };
-    stk_scope_enter_end(&scope, dev);
-    // Struck out first: another thread may be given the address at once.
-    stk_ledger_remove(dev->ledger, STK_RES_CUDA_DEVICE, address, bytes);
-    STK_CU_END(dev, cuMemFree(address));
-}
-
-enum pen_status stk_pinned_alloc(struct pen_device *dev, size_t bytes,
-                                 const char *owner, const char *site,
-                                 void **out, struct pen_error *err)
-{
-    *out = NULL;
-    if (bytes == 0)
-        return pen_error_set(err, PEN_E_ARG, 0, dev->where,
-                             "an allocation of 0 bytes was asked for");
-
-    void *memory = NULL;
-    STK_SCOPE scope = { 0 };
-    PEN_TRY(stk_scope_enter(&scope, dev, err));
-    // Portable: pinned for the contexts of all devices of a pipeline.
-    const enum pen_status status = STK_CU(
-        dev, err, cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE));
-    if (status == PEN_E_DEVMEM)
-        return out_of_memory(dev, PEN_E_NOMEM, bytes, owner, err);
-    PEN_TRY(status);
-    stk_ledger_add(dev->ledger, STK_RES_HOST_PINNED, (uintptr_t)memory, bytes,
-                   owner, site);
-    *out = memory;
-    return PEN_OK;
-}
-
-void stk_pinned_free(struct pen_device *dev, void *memory, size_t bytes)
-{
-    if (!memory)
-        return;
-    STK_SCOPE scope = { 0 };
-    stk_scope_enter_end(&scope, dev);
-    stk_ledger_remove(dev->ledger, STK_RES_HOST_PINNED, (uintptr_t)memory,
-                      bytes);
-    STK_CU_END(dev, cuMemFreeHost(memory));
-}
-
-// --- kernels ----------------------------------------------------------------
-
-void stk_kernels_prefer(struct pen_device *dev, const char *binary)
-{
-    dev->prefer_ptx = binary && strcmp(binary, "ptx") == 0;
-}
-
-struct stk_kernels *stk_kernels_find(const struct pen_device *dev,
-                                     const struct pen_kernel_image *image)
-{
-    struct stk_kernels *k =
-        atomic_load_explicit(&dev->kernels, memory_order_acquire);
-    while (k && k->image != image)
-        k = k->next;
-    return k;
-}
-
-static enum pen_status check_image(const struct pen_kernel_image *image,
-                                   struct pen_error *err)
-{
-    if (image->magic != PEN_KERNEL_MAGIC || image->abi != PEN_KERNEL_ABI)
-        return pen_error_set(err, PEN_E_ARG, 0, "kernels",
-                             "a kernel image of another make: magic %llx, ABI "
-                             "%u instead of %llx, %u",
-                             (unsigned long long)image->magic, image->abi,
-                             (unsigned long long)PEN_KERNEL_MAGIC,
-                             (unsigned)PEN_KERNEL_ABI);
-    if (image->count == 0 || image->count > PEN_MAX_KERNELS || !image->entries)
-        return pen_error_set(err, PEN_E_ARG, 0, image->name,
-                             "the kernel image \"%s\" has %u entries, allowed "
-                             "are 1 to %d",
-                             image->name, image->count, PEN_MAX_KERNELS);
-    return PEN_OK;
-}
-
-// What the driver is given of an image.
-static enum pen_status pick_binary(const struct pen_device *dev,
-                                   const struct pen_kernel_image *image,
-                                   const void **data, const char **kind,
-                                   struct pen_error *err)
-{
-    if (dev->info.emulated) {
-        *kind = "host";
-        *data = image;
-    } else if (image->fatbin && !(dev->prefer_ptx && image->ptx)) {
-        *kind = "fatbin";
-        *data = image->fatbin;
-    } else if (image->ptx) {
-        *kind = "ptx";
-        *data = image->ptx;
-    } else {
-        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, image->name,
-                             "the kernels \"%s\" were built for the emulated "
-                             "device only: build with clang (PTX) or nvcc",
-                             image->name);
-    }
-    return PEN_OK;
-}
-
-// Say in an error of the driver which image and entry it is about.
-static enum pen_status name_kernels(enum pen_status status,
-                                    struct pen_error *err, const char *image,
-                                    const char *kind, const char *entry)
-{
-    if (status != PEN_OK && err)
-        snprintf(err->where, sizeof(err->where), "kernels %s (%s)%s%s", image,
-                 kind, entry ? " " : "", entry ? entry : "");
-    return status;
-}
-
-static enum pen_status load(struct pen_device *dev, struct stk_kernels *k,
-                            struct pen_error *err)
-{
-    const struct pen_kernel_image *image = k->image;
-    const void *data = NULL;
-    const char *kind = NULL;
-    STK_SCOPE scope = { 0 };
-    PEN_TRY(pick_binary(dev, image, &data, &kind, err));
-    PEN_TRY(stk_scope_enter(&scope, dev, err));
-    PEN_TRY(name_kernels(STK_CU(dev, err, cuModuleLoadData(&k->module, data)),
-                         err, image->name, kind, NULL));
-    for (uint32_t i = 0; i < image->count; i++) {
-        const char *entry = image->entries[i].name;
-        enum pen_status status = STK_CU(
-            dev, err, cuModuleGetFunction(&k->functions[i], k->module, entry));
-        // Drivers from 12.2 on load a kernel at its first launch, and may wait
-        // for the whole context then: not in the middle of a run.
-        if (status == PEN_OK && STK_CU_HAS(dev, cuFuncLoad))
-            status = STK_CU(dev, err, cuFuncLoad(k->functions[i]));
-        if (status != PEN_OK) {
-            STK_CU_END(dev, cuModuleUnload(k->module));
-            return name_kernels(status, err, image->name, kind, entry);
-        }
-    }
-    stk_ledger_add(dev->ledger, STK_RES_KERNELS, (uintptr_t)k, 0, image->name,
-                   PEN_HERE);
-    return PEN_OK;
-}
-
-static enum pen_status load_locked(struct pen_device *dev,
-                                   const struct pen_kernel_image *image,
-                                   struct stk_kernels **out,
-                                   struct pen_error *err)
-{
-    *out = stk_kernels_find(dev, image);
-    if (*out)
-        return PEN_OK;
-
-    struct stk_kernels *k = calloc(1, sizeof(*k));
-    if (!k)
-        return pen_error_set(err, PEN_E_NOMEM, 0, image->name,
-                             "no memory for the kernels \"%s\"", image->name);
-    k->image = image;
-    const enum pen_status status = load(dev, k, err);
-    if (status != PEN_OK) {
-        free(k);
-        return status;
-    }
-    k->next = atomic_load(&dev->kernels);
-    atomic_store_explicit(&dev->kernels, k, memory_order_release);
-    *out = k;
-    return PEN_OK;
-}
-
-enum pen_status stk_kernels_load(struct pen_device *dev,
-                                 const struct pen_kernel_image *image,
-                                 struct stk_kernels **out,
-                                 struct pen_error *err)
-{
-    *out = NULL;
-    PEN_TRY(check_image(image, err));
-    pthread_mutex_lock(&dev->kernels_lock);
-    const enum pen_status status = load_locked(dev, image, out, err);
-    pthread_mutex_unlock(&dev->kernels_lock);
-    return status;
-}
-
-// --- the whole context ------------------------------------------------------
-
-static void wait_for_context(struct pen_device *dev)
-{
-    const bool was_lost = stk_device_lost(dev);
-    struct pen_error err = { 0 };
-    STK_SCOPE scope = { 0 };
-    enum pen_status status = stk_scope_enter(&scope, dev, &err);
-    if (status == PEN_OK)
-        status = STK_CU(dev, &err, cuCtxSynchronize());
-    // Whoever waits is told that the work is done; if that is not known,
-    // nothing that comes after may be taken for good.
-    if (status != PEN_OK)
-        stk_device_lose_behind(dev, was_lost, &err);
-}
-
-static void *run_idle(void *arg)
-{
-    struct pen_device *dev = arg;
-    struct stk_idle *idle = &dev->idle;
-
-    pthread_mutex_lock(&idle->lock);
-    for (;;) {
-        while (!idle->first && !idle->stop)
-            pthread_cond_wait(&idle->changed, &idle->lock);
-        if (!idle->first)
-            break;
-        // Who asks from now on wants a wait that starts later.
-        struct stk_wait *batch = idle->first;
-        idle->first = idle->last = NULL;
-        pthread_mutex_unlock(&idle->lock);
-
-        wait_for_context(dev);
-        stk_wait_call(batch);
-
-        pthread_mutex_lock(&idle->lock);
-        stk_wait_give(&idle->store, batch);
-    }
-    pthread_mutex_unlock(&idle->lock);
-    return NULL;
-}
-
-static enum pen_status when_idle_locked(struct pen_device *dev,
-                                        void (*done)(void *cookie),
-                                        void *cookie, struct pen_error *err)
-{
-    struct stk_idle *idle = &dev->idle;
-    if (!idle->started) {
-        PEN_TRY(
-            stk_thread_start(&idle->thread, "pen-idle", run_idle, dev, err));
-        idle->started = true;
-        stk_ledger_add(dev->ledger, STK_RES_THREAD, (uintptr_t)idle, 0,
-                       dev->where, PEN_HERE);
-    }
-    struct stk_wait *wait = stk_wait_take(&idle->store);
-    if (!wait)
-        return pen_error_set(err, PEN_E_NOMEM, 0, dev->where,
-                             "no memory to wait for the context");
-    wait->done = done;
-    wait->cookie = cookie;
-    if (idle->last)
-        idle->last->next = wait;
-    else
-        idle->first = wait;
-    idle->last = wait;
-    pthread_cond_signal(&idle->changed);
-    return PEN_OK;
-}
-
-enum pen_status stk_device_when_idle(struct pen_device *dev,
-                                     void (*done)(void *cookie), void *cookie,
-                                     struct pen_error *err)
-{
-    pthread_mutex_lock(&dev->idle.lock);
-    const enum pen_status status = when_idle_locked(dev, done, cookie, err);
-    pthread_mutex_unlock(&dev->idle.lock);
     return status;
 }

@@ -18,6 +18,14 @@ stk_device_open(const struct pen_device_params *params,
                 struct stk_ledger *ledger, struct pen_device **out,
                 struct pen_error *err);
 
+// The same for one of several that use the device (a module that opens it
+// anew): `owner` is who answers for the context and the kernels in the ledger;
+// "": the device's and the images' names.
+PEN_NODISCARD enum pen_status
+stk_device_open_for(const struct pen_device_params *params,
+                    struct stk_ledger *ledger, const char *owner,
+                    struct pen_device **out, struct pen_error *err);
+
 // A sticky error happened: every later call returns PEN_E_LOST.
 bool stk_device_lost(const struct pen_device *dev);
 bool stk_device_emulated(const struct pen_device *dev);
@@ -41,7 +49,8 @@ void stk_scope_leave(struct stk_scope *scope);
 uint64_t stk_device_disturbed(const struct pen_device *dev);
 
 // Memory. Enters its own scope; `owner` and `site` go to the ledger.
-// Errors: PEN_E_DEVMEM / PEN_E_NOMEM with the sizes, PEN_E_DRIVER, PEN_E_LOST.
+// Errors: PEN_E_DEVMEM / PEN_E_NOMEM with the sizes, PEN_E_LIMIT (the budget of
+// the ledger), PEN_E_DRIVER, PEN_E_LOST.
 // Thread: any. Blocks on the driver.
 PEN_NODISCARD enum pen_status stk_device_alloc(struct pen_device *dev,
                                                size_t bytes, const char *owner,
@@ -63,14 +72,19 @@ struct stk_hoard {
     // Append what is held: "pool `x`: 5 blocks free (3 of 6.0 MiB, 2 of
     // 512.0 KiB), the largest 6.0 MiB".
     void (*describe)(struct stk_hoard *hoard, struct stk_text *text);
+    // Of the device's own account; zero.
+    unsigned busy;
+    bool leaving;
 };
-// Thread: any; leave waits for a call of the hoard's functions to end.
+// Thread: any; leave waits for a call of the hoard's functions to end, so do
+// not call it from them.
 void stk_device_hoard_enter(struct pen_device *dev, struct stk_hoard *hoard);
 void stk_device_hoard_leave(struct pen_device *dev, struct stk_hoard *hoard);
-// When an allocation fails for want of memory, stk_device_alloc() and
-// stk_pinned_alloc() wait once for all queued work, have the hoards trimmed
-// and try again; then they fail with what was asked for, what is free, the
-// hoards' own words and the three largest owners of the ledger.
+// When an allocation fails for want of memory or of budget, stk_device_alloc(),
+// stk_pinned_alloc() and the regions below wait once for all queued work, have
+// the hoards trimmed and try again, which is logged; then they fail with what
+// was asked for, what is free, the three largest owners of the ledger and the
+// hoards' own words. Call them with no lock held that a hoard may take.
 
 // Device memory that grows without moving: `reserve` bytes of addresses are set
 // aside (rounded up to the driver's granularity), of which the first `bytes`
@@ -94,22 +108,31 @@ PEN_NODISCARD enum pen_status stk_region_grow(struct stk_region *region,
 uint64_t stk_region_address(const struct stk_region *region);
 size_t stk_region_bytes(const struct stk_region *region);
 size_t stk_region_reserved(const struct stk_region *region);
+// Waits for all queued work. NULL in *region is allowed.
 void stk_region_destroy(struct stk_region **region);
 
 // Lock host memory that is not ours for copies, and let go of it. `memory` must
 // be page-aligned; in the ledger as a registration (kept with bytes 0: the
 // memory itself is somebody's already).
+// Errors: PEN_E_ARG          not page-aligned, 0 bytes
+//         PEN_E_UNSUPPORTED  the driver has no such functions
+//         PEN_E_NOMEM        the system does not let so much be locked
+//         PEN_E_DRIVER       registered already, not mapped, ...
 PEN_NODISCARD enum pen_status
 stk_host_register(struct pen_device *dev, void *memory, size_t bytes,
                   const char *owner, const char *site, struct pen_error *err);
 void stk_host_unregister(struct pen_device *dev, void *memory);
 
-// What the driver can do with DMABUFs, by its attributes and functions.
+// What the driver can do with DMABUFs: by its attributes and functions, and for
+// import by trying once (only where the GPU is part of the machine's own memory
+// is there any driver that can). Thread: any.
 bool stk_device_can_export(const struct pen_device *dev);
-bool stk_device_can_import(const struct pen_device *dev);
-// A descriptor of device memory that was allocated by stk_device_alloc() in
-// whole multiples of STK_EXPORT_ALIGN. In the ledger as a file; the caller
-// closes it with stk_fd_close(). Errors: PEN_E_UNSUPPORTED, PEN_E_DRIVER.
+bool stk_device_can_import(struct pen_device *dev);
+// A descriptor of device memory inside a block of stk_device_alloc(); address
+// and size must be multiples of STK_EXPORT_ALIGN, which small blocks of the
+// driver are not by themselves. In the ledger as a file; the caller closes it
+// with stk_fd_close(). Errors: PEN_E_ARG (no such multiples),
+// PEN_E_UNSUPPORTED, PEN_E_DRIVER.
 enum { STK_EXPORT_ALIGN = 64 << 10 };
 PEN_NODISCARD enum pen_status stk_device_export(struct pen_device *dev,
                                                 uint64_t address, size_t bytes,
@@ -118,7 +141,8 @@ PEN_NODISCARD enum pen_status stk_device_export(struct pen_device *dev,
                                                 struct pen_error *err);
 // Take the memory behind a descriptor in: *address is its device address until
 // stk_device_unimport(). The descriptor stays the caller's. In the ledger as
-// an import. Errors: PEN_E_UNSUPPORTED, PEN_E_DRIVER.
+// an import. Errors: PEN_E_ARG (0 bytes), PEN_E_NOMEM, PEN_E_UNSUPPORTED,
+// PEN_E_DRIVER.
 struct stk_import;
 PEN_NODISCARD enum pen_status
 stk_device_import(struct pen_device *dev, int fd, size_t bytes,

@@ -8,6 +8,36 @@
 #include <stdio.h>
 #include <string.h>
 
+_Atomic bool stk_forked;
+
+static void mark_forked(void)
+{
+    atomic_store_explicit(&stk_forked, true, memory_order_relaxed);
+}
+
+// Have the children of this process marked, from the first driver on.
+static bool watch_forks(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool watching;
+    pthread_mutex_lock(&lock);
+    if (!watching)
+        watching = pthread_atfork(NULL, NULL, mark_forked) == 0;
+    const bool good = watching;
+    pthread_mutex_unlock(&lock);
+    return good;
+}
+
+enum pen_status stk_not_forked(struct pen_error *err)
+{
+    if (!atomic_load_explicit(&stk_forked, memory_order_relaxed))
+        return PEN_OK;
+    return pen_error_set(err, PEN_E_STATE, 0, "device",
+                         "this process was forked after the driver was opened, "
+                         "and no driver works in both: start a new process "
+                         "(exec), or fork before a device is opened");
+}
+
 enum { MUST, MAY };
 
 static const struct {
@@ -55,6 +85,10 @@ enum pen_status stk_driver_open(const char *path, struct stk_driver *out,
                                 struct pen_error *err)
 {
     *out = (struct stk_driver){ 0 };
+    PEN_TRY(stk_not_forked(err));
+    if (!watch_forks())
+        return pen_error_set(err, PEN_E_NOMEM, 0, path,
+                             "no memory to watch for forks");
 
     char text[320];
     out->library = open_library(path, text, sizeof(text));
@@ -225,6 +259,7 @@ enum pen_status stk_cu_result(struct pen_device *dev, struct pen_error *err,
 enum pen_status stk_cu_lost(struct pen_device *dev, struct pen_error *err,
                             const char *call)
 {
+    PEN_TRY(stk_not_forked(err));
     // Another thread is writing down the cause at this very moment.
     while (atomic_load_explicit(&dev->lost, memory_order_acquire) ==
            STK_LOST_SETTING)

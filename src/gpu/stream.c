@@ -126,10 +126,16 @@ void stk_stream_destroy(struct stk_stream **stream)
     *stream = NULL;
     if (!s)
         return;
+    if (stk_forked) {
+        // The reaper is not in this process, and the lock may be its.
+        stk_wait_finish(&s->store);
+        free(s);
+        return;
+    }
 
     STK_SCOPE scope = { 0 };
     stk_scope_enter_end(&scope, s->dev);
-    if (s->handle)
+    if (s->handle && stk_wait_wanted(STK_WAIT_STREAM_END))
         STK_CU_END(s->dev, cuStreamSynchronize(s->handle));
     stop_reaper(s);
 
@@ -220,9 +226,14 @@ static bool left_out(enum stk_wait_site site)
 }
 #endif
 
+bool stk_wait_wanted(enum stk_wait_site site)
+{
+    return !left_out(site);
+}
+
 bool stk_point_pending(struct stk_point point, enum stk_wait_site site)
 {
-    return !left_out(site) && !stk_point_reached(point);
+    return stk_wait_wanted(site) && !stk_point_reached(point);
 }
 
 // Whether a point is reached, by asking the driver if it is not known. Under
@@ -275,7 +286,7 @@ static enum pen_status record_locked(struct stk_stream *s,
     if (s->last >= STK_RUN_AHEAD) {
         const uint64_t oldest = s->last - STK_RUN_AHEAD + 1;
         // stk_point_pending() for who has the lock.
-        if (!left_out(STK_WAIT_EVENT_REUSE) && !ask(s, oldest)) {
+        if (stk_wait_wanted(STK_WAIT_EVENT_REUSE) && !ask(s, oldest)) {
             *out = (struct stk_point){ s, oldest };
             return PEN_AGAIN;
         }
@@ -462,18 +473,6 @@ enum pen_status stk_point_when(struct stk_point point, enum stk_wait_site site,
     return status;
 }
 
-static _Thread_local bool must_not_block;
-
-void stk_thread_must_not_block(bool on)
-{
-    must_not_block = on;
-}
-
-uint64_t stk_device_blocked(const struct pen_device *dev)
-{
-    return atomic_load_explicit(&dev->blocked, memory_order_relaxed);
-}
-
 enum pen_status stk_point_wait(struct stk_point point, enum stk_wait_site site,
                                struct pen_error *err)
 {
@@ -481,9 +480,7 @@ enum pen_status stk_point_wait(struct stk_point point, enum stk_wait_site site,
     if (!s)
         return PEN_OK;
     if (stk_point_pending(point, site)) {
-        if (must_not_block)
-            atomic_fetch_add_explicit(&s->dev->blocked, 1,
-                                      memory_order_relaxed);
+        stk_count_blocked(s->dev);
         pthread_mutex_lock(&s->lock);
         enum pen_status status = PEN_OK;
         if (!known_reached(s, point.seq))

@@ -56,6 +56,10 @@ const char *stk_wait_site_name(enum stk_wait_site site);
 // one function through which all waits go. Thread: any.
 bool stk_point_pending(struct stk_point point, enum stk_wait_site site);
 
+// The same for the few that wait for a whole stream or context, not for a
+// point: true, except in a test that leaves the site out. Thread: any.
+bool stk_wait_wanted(enum stk_wait_site site);
+
 // Whether a point is reached. Asks the driver at most once per call; enters
 // its own scope. An error of the driver counts as reached and marks the
 // device lost. Thread: any.

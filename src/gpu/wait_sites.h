@@ -20,4 +20,6 @@ X(EVENT_REUSE,       "an event is recorded again before its point is reached")
 X(STAGING,           "host bytes on their way to the device are overwritten")
 X(PARK,              "a module that waits for the stream goes on before it")
 X(TEARDOWN,          "modules and memory go while the device works on them")
+X(STREAM_END,        "a stream is gone before its last work is done")
+X(CONTEXT,           "a module that waits for the context goes on before it")
 // clang-format on

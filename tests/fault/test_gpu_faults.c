@@ -9,9 +9,13 @@
 #include "alloc_fail.h"
 #include "gpu_fixture.h"
 
+#include "src/base/fd.h"
 #include "src/gpu/driver.h"
 
-enum { BYTES = 4096 };
+enum {
+    BYTES = 4096,
+    SHARED = 2 * STK_EXPORT_ALIGN,  // a part of it is aligned
+};
 
 static const char *const functions[] = {
 #define X(need, name, symbol, params) #name,
@@ -41,11 +45,21 @@ struct state {
     _Atomic unsigned warnings;
     bool lost;  // noted before the device was closed
 
+    struct stk_region *region;
+    struct stk_import *import;
+    uint64_t shared;  // device memory that can be exported
+    int shared_fd;    // and was
+    char *own;        // host memory that is registered
+
     struct pen_device *made_device;
     struct stk_stream *made_stream;
     struct stk_kernels *made_kernels;
     uint64_t made_memory;
     void *made_pinned;
+    struct stk_region *made_region;
+    struct stk_import *made_import;
+    int made_fd;
+    bool registered;
 };
 
 static void count_warning(void *cookie, enum pen_log_level level,
@@ -107,14 +121,61 @@ static enum pen_status run_kernels(struct state *s, struct pen_error *err)
 
 static enum pen_status run_alloc(struct state *s, struct pen_error *err)
 {
+    gate_open(&s->gate);  // where memory is short all work is waited for
     return stk_device_alloc(s->f.dev, BYTES, "made", PEN_HERE, &s->made_memory,
                             err);
 }
 
 static enum pen_status run_pinned(struct state *s, struct pen_error *err)
 {
+    gate_open(&s->gate);
     return stk_pinned_alloc(s->f.dev, BYTES, "made", PEN_HERE, &s->made_pinned,
                             err);
+}
+
+static enum pen_status run_region(struct state *s, struct pen_error *err)
+{
+    gate_open(&s->gate);
+    return stk_region_create(s->f.dev, BYTES, 8 << 20, "made", PEN_HERE,
+                             &s->made_region, err);
+}
+
+static enum pen_status run_grow(struct state *s, struct pen_error *err)
+{
+    gate_open(&s->gate);
+    const enum pen_status status =
+        stk_region_grow(s->region, 3 << 20, "made", PEN_HERE, err);
+    assert_int_equal(stk_region_bytes(s->region),
+                     status == PEN_OK ? 3 << 20 : BYTES);
+    return status;
+}
+
+static enum pen_status run_register(struct state *s, struct pen_error *err)
+{
+    const enum pen_status status =
+        stk_host_register(s->f.dev, s->own, BYTES, "made", PEN_HERE, err);
+    s->registered = status == PEN_OK;
+    return status;
+}
+
+static uint64_t aligned(uint64_t address)
+{
+    return (address + STK_EXPORT_ALIGN - 1) / STK_EXPORT_ALIGN *
+           STK_EXPORT_ALIGN;
+}
+
+static enum pen_status run_export(struct state *s, struct pen_error *err)
+{
+    return stk_device_export(s->f.dev, aligned(s->shared), STK_EXPORT_ALIGN,
+                             "made", PEN_HERE, &s->made_fd, err);
+}
+
+static enum pen_status run_import(struct state *s, struct pen_error *err)
+{
+    uint64_t address;
+    gate_open(&s->gate);
+    return stk_device_import(s->f.dev, s->shared_fd, STK_EXPORT_ALIGN, "made",
+                             PEN_HERE, &s->made_import, &address, err);
 }
 
 static enum pen_status run_record(struct state *s, struct pen_error *err)
@@ -194,6 +255,18 @@ static enum pen_status run_when_idle(struct state *s, struct pen_error *err)
     return told(s, err);
 }
 
+// What is shared, and what grows. Registered is what nobody else registers.
+static void release_shared(struct state *s)
+{
+    stk_region_destroy(&s->region);
+    stk_device_unimport(&s->import);
+    stk_fd_close(s->f.ledger, &s->shared_fd);
+    stk_device_free(s->f.dev, s->shared, SHARED);
+    if (s->own)
+        stk_host_unregister(s->f.dev, s->own + BYTES);
+    s->shared = 0;
+}
+
 // Nothing to be told: releasing has no result.
 static enum pen_status run_release(struct state *s, struct pen_error *err)
 {
@@ -201,6 +274,7 @@ static enum pen_status run_release(struct state *s, struct pen_error *err)
     gate_open(&s->gate);
     stk_stream_destroy(&s->stream);
     stk_stream_destroy(&s->other);
+    release_shared(s);
     stk_device_free(s->f.dev, s->device, BYTES);
     stk_pinned_free(s->f.dev, s->pinned, BYTES);
     s->device = 0;
@@ -236,6 +310,11 @@ static const struct {
     { "kernels", run_kernels },
     { "alloc", run_alloc },
     { "pinned", run_pinned },
+    { "region", run_region },
+    { "grow", run_grow },
+    { "register", run_register },
+    { "export", run_export },
+    { "import", run_import },
     { "record", run_record },
     { "wait", run_wait },
     { "copies", run_copies },
@@ -252,7 +331,7 @@ enum { SUBJECTS = sizeof(subjects) / sizeof(subjects[0]) };
 
 static void state_create(struct state *s, struct pen_log *log)
 {
-    *s = (struct state){ 0 };
+    *s = (struct state){ .made_fd = -1, .shared_fd = -1 };
     *log = state_log(s);
     fixture_open(&s->f);
     s->f.dev->log = log;
@@ -264,6 +343,23 @@ static void state_create(struct state *s, struct pen_log *log)
                                 &err));
     FIXTURE_OK(stk_pinned_alloc(s->f.dev, BYTES, "pinned", PEN_HERE, &s->pinned,
                                 &err));
+    FIXTURE_OK(stk_region_create(s->f.dev, BYTES, 8 << 20, "region", PEN_HERE,
+                                 &s->region, &err));
+    FIXTURE_OK(stk_device_alloc(s->f.dev, SHARED, "shared", PEN_HERE,
+                                &s->shared, &err));
+    s->own = aligned_alloc(4096, 2 * BYTES);
+    assert_non_null(s->own);
+    FIXTURE_OK(stk_host_register(s->f.dev, s->own + BYTES, BYTES, "own",
+                                 PEN_HERE, &err));
+    if (stk_device_can_export(s->f.dev))
+        FIXTURE_OK(stk_device_export(s->f.dev, aligned(s->shared),
+                                     STK_EXPORT_ALIGN, "shared", PEN_HERE,
+                                     &s->shared_fd, &err));
+    uint64_t address;
+    if (stk_device_can_import(s->f.dev))
+        FIXTURE_OK(stk_device_import(s->f.dev, s->shared_fd, STK_EXPORT_ALIGN,
+                                     "import", PEN_HERE, &s->import, &address,
+                                     &err));
     gate_queue(&s->f, &s->gate, s->other);
     s->point = fixture_record(&s->f, s->other);
 }
@@ -280,11 +376,18 @@ static void state_destroy(struct state *s)
         stk_device_free(s->f.dev, s->made_memory, BYTES);
         stk_pinned_free(s->f.dev, s->pinned, BYTES);
         stk_pinned_free(s->f.dev, s->made_pinned, BYTES);
+        stk_region_destroy(&s->made_region);
+        stk_device_unimport(&s->made_import);
+        stk_fd_close(s->f.ledger, &s->made_fd);
+        if (s->registered)
+            stk_host_unregister(s->f.dev, s->own);
+        release_shared(s);
         if (s->gate.flag)
             gate_free(&s->f, &s->gate);
     }
     pen_device_close(&s->made_device);
     fixture_close(&s->f);
+    free(s->own);
 }
 
 static void totals(struct stk_ledger *ledger, uint64_t *out)
@@ -342,14 +445,19 @@ static bool one(unsigned subject, const char *function, unsigned nth,
     emu->penemu_get_leaks(&leaks);
     emu->penemu_get_stats(&stats);
     if (leaks.device_blocks || leaks.host_blocks || leaks.streams ||
-        leaks.events || leaks.modules)
-        fail_msg("%s: left in the driver: %llu blocks, %llu host blocks, %llu "
-                 "streams, %llu events, %llu modules",
-                 what, (unsigned long long)leaks.device_blocks,
-                 (unsigned long long)leaks.host_blocks,
-                 (unsigned long long)leaks.streams,
-                 (unsigned long long)leaks.events,
-                 (unsigned long long)leaks.modules);
+        leaks.events || leaks.modules || leaks.ranges || leaks.mappings ||
+        leaks.registrations || leaks.imports)
+        fail_msg(
+            "%s: left in the driver: %llu blocks, %llu host blocks, %llu "
+            "streams, %llu events, %llu modules, %llu ranges, %llu mappings, "
+            "%llu registrations, %llu imports",
+            what, (unsigned long long)leaks.device_blocks,
+            (unsigned long long)leaks.host_blocks,
+            (unsigned long long)leaks.streams, (unsigned long long)leaks.events,
+            (unsigned long long)leaks.modules, (unsigned long long)leaks.ranges,
+            (unsigned long long)leaks.mappings,
+            (unsigned long long)leaks.registrations,
+            (unsigned long long)leaks.imports);
     const bool refused =
         subjects[subject].run == run_release ||
         subjects[subject].run == run_release_while_somebody_waits;
@@ -405,15 +513,20 @@ SWEEP(3,  stream_create_unwinds_from_every_failure)
 SWEEP(4,  kernels_load_unwinds_from_every_failure)
 SWEEP(5,  device_alloc_unwinds_from_every_failure)
 SWEEP(6,  pinned_alloc_unwinds_from_every_failure)
-SWEEP(7,  record_tells_every_failure)
-SWEEP(8,  stream_wait_tells_every_failure)
-SWEEP(9,  copies_tell_every_failure)
-SWEEP(10, launch_tells_every_failure)
-SWEEP(11, point_wait_ends_with_every_failure)
-SWEEP(12, point_when_calls_back_after_every_failure)
-SWEEP(13, when_idle_calls_back_after_every_failure)
-SWEEP(14, releasing_strikes_the_ledger_after_every_failure)
-SWEEP(15, releasing_calls_back_after_every_failure)
+SWEEP(7,  region_create_unwinds_from_every_failure)
+SWEEP(8,  region_grow_leaves_it_as_it_was_after_every_failure)
+SWEEP(9,  register_tells_every_failure)
+SWEEP(10, export_tells_every_failure)
+SWEEP(11, import_unwinds_from_every_failure)
+SWEEP(12, record_tells_every_failure)
+SWEEP(13, stream_wait_tells_every_failure)
+SWEEP(14, copies_tell_every_failure)
+SWEEP(15, launch_tells_every_failure)
+SWEEP(16, point_wait_ends_with_every_failure)
+SWEEP(17, point_when_calls_back_after_every_failure)
+SWEEP(18, when_idle_calls_back_after_every_failure)
+SWEEP(19, releasing_strikes_the_ledger_after_every_failure)
+SWEEP(20, releasing_calls_back_after_every_failure)
 // clang-format on
 
 // --- host memory and threads ------------------------------------------------
@@ -505,6 +618,11 @@ PEN_TEST_MAIN(
     PEN_CASE(kernels_load_unwinds_from_every_failure),
     PEN_CASE(device_alloc_unwinds_from_every_failure),
     PEN_CASE(pinned_alloc_unwinds_from_every_failure),
+    PEN_CASE(region_create_unwinds_from_every_failure),
+    PEN_CASE(region_grow_leaves_it_as_it_was_after_every_failure),
+    PEN_CASE(register_tells_every_failure),
+    PEN_CASE(export_tells_every_failure),
+    PEN_CASE(import_unwinds_from_every_failure),
     PEN_CASE(record_tells_every_failure),
     PEN_CASE(stream_wait_tells_every_failure),
     PEN_CASE(copies_tell_every_failure), PEN_CASE(launch_tells_every_failure),

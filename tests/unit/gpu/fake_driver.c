@@ -106,6 +106,23 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
     return device >= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags,
+                                    int *active)
+{
+    *flags = CU_CTX_SCHED_SPIN;
+    *active = fake.retains > fake.releases;
+    return device >= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity,
+                                       const CUmemAllocationProp *prop,
+                                       CUmemAllocationGranularity_flags option)
+{
+    (void)option;
+    *granularity = 2 << 20;
+    return prop->location.id >= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 static _Thread_local CUcontext stack[8];
 static _Thread_local unsigned depth;
 
