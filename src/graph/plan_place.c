@@ -508,10 +508,12 @@ static void note_choices(struct stk_planner *p, const struct stk_place *w)
 
 // Of a pool that others pass on, what is best here may not be best there.
 static void note_dmabufs(struct stk_planner *p, const struct stk_place *w,
-                         uint32_t begin, uint32_t end)
+                         uint32_t number, uint32_t begin, uint32_t end)
 {
     if (!w->dmabuf && stk_state_home(w->root) < STK_HOME_DMA_HOST)
         return;
+    if (p->plan->nodes[number].forwards)
+        p->choice = true;
     for (uint32_t n = begin; n < end; n++) {
         const uint32_t to = p->graph->edges[p->out[n]].to;
         if ((p->graph->nodes[to].cls->flags & PEN_CLASS_FORWARDS) &&
@@ -558,7 +560,7 @@ enum pen_status stk_plan_place(struct stk_planner *p, uint32_t number,
     if (!all_at_root(w, homes)) {
         PEN_TRY(plant(p, w, &from, number, homes, err));
         note_choices(p, w);
-        note_dmabufs(p, w, begin, end);
+        note_dmabufs(p, w, number, begin, end);
     }
     from.home = stk_state_home(w->root);
     struct stk_plan_output *o = &p->plan->nodes[number].output[pin];

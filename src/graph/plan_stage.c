@@ -74,13 +74,15 @@ enum pen_status stk_plan_stage_more(struct stk_planner *p,
     const uint64_t peak = plan->peak[PEN_MEM_HOST_PINNED];
     const uint64_t budget = plan->budget[PEN_MEM_HOST_PINNED];
     if (!plan->desc || plan->desc->pinned_limit != STK_PINNED_STAGE ||
-        budget == 0 || peak <= budget)
+        budget == 0 || peak <= budget || !plan->desc->auto_bridge ||
+        !p->host_copy_cls)
         return PEN_OK;
     const uint32_t count = list_pools(plan, NULL);
     if (count == 0)
         return PEN_OK;
     if (!stage->formats) {
         stage->needed = peak;
+        stage->cost_ns = plan->cost_ns;
         stage->formats = calloc((size_t)p->graph->node_count * PEN_MAX_PINS,
                                 sizeof(*stage->formats));
     }
@@ -111,8 +113,11 @@ void stk_plan_stage_tell(struct stk_planner *p, const struct stk_stage *stage)
 {
     const struct pen_plan *plan = p->plan;
     char needed[32], budget[32], frame[32], suggestion[128];
+    size_t marked = 0;
     if (!stage->formats)
         return;
+    for (size_t i = 0; i < (size_t)p->graph->node_count * PEN_MAX_PINS; i++)
+        marked += (size_t)__builtin_popcount(stage->formats[i]);
     stk_format_size(stage->needed, needed, sizeof(needed));
     stk_format_size(plan->budget[PEN_MEM_HOST_PINNED], budget, sizeof(budget));
     snprintf(suggestion, sizeof(suggestion),
@@ -121,6 +126,7 @@ void stk_plan_stage_tell(struct stk_planner *p, const struct stk_stage *stage)
         const struct stk_plan_node *node = &plan->nodes[n];
         if (!node->staged)
             continue;
+        marked -= marked > 0;
         const struct stk_plan_edge *e = &plan->edges[node->in_edge[0]];
         const struct stk_plan_node *from = &plan->nodes[e->from];
         stk_format_size(node->output[0].block_bytes, frame, sizeof(frame));
@@ -131,5 +137,13 @@ void stk_plan_stage_tell(struct stk_planner *p, const struct stk_stage *stage)
             "budget is %s; the CPU copies %s a frame in `%s`, %lld us a frame",
             from->id, from->cls->outputs[e->from_pin].name, needed, budget,
             frame, node->id, (long long)(node->cost_ns / 1000));
-    }
+    }  // Where the pool was a conversion's, another way may need no copy.
+    if (marked)
+        stk_issue_add(p->issues, plan->desc, PEN_SEVERITY_WARNING, "W510", "",
+                      suggestion,
+                      "the cheapest plan needs %s of HOST_PINNED memory, the "
+                      "budget is %s; this one takes %lld us a frame instead of "
+                      "%lld",
+                      needed, budget, (long long)(plan->cost_ns / 1000),
+                      (long long)(stage->cost_ns / 1000));
 }

@@ -245,6 +245,7 @@ struct stk_stage {
     uint32_t *formats;  // for stk_planner.staged; NULL: none as yet
     unsigned rounds;
     uint64_t needed;  // bytes of pinned memory if none were staged
+    int64_t cost_ns;  // of that plan
 };
 // Take more of them, the largest first, if the settings want that and the plan
 // is over its budget of pinned memory; *again tells whether there were any.
