@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "../base/str.h"
+#include "dmabuf.h"
 
 enum { HOST_ALIGN = 64, PAGE = 4096 };
 
@@ -74,13 +75,29 @@ static void pinned_free(const struct stk_mem_source *source,
 
 // --- CUDA_DEVICE ------------------------------------------------------------
 
+// Memory that shall grow where it lies comes in the driver's granules: only for
+// blocks of which rounding wastes no more than an eighth.
+static bool as_region(const struct stk_mem_source *source, size_t bytes)
+{
+    size_t whole = 0;
+    return source->reserve > bytes && stk_region_possible(source->dev) &&
+           stk_align(bytes, stk_region_granularity(source->dev), &whole) &&
+           whole - bytes <= whole / 8;
+}
+
 static enum pen_status device_alloc(const struct stk_mem_source *source,
                                     size_t bytes, struct stk_block *out,
                                     struct pen_error *err)
 {
     *out = (struct stk_block){ 0 };
-    PEN_TRY(stk_device_alloc(source->dev, bytes, source->owner, PEN_HERE,
-                             &out->address, err));
+    if (as_region(source, bytes)) {
+        PEN_TRY(stk_region_create(source->dev, bytes, source->reserve,
+                                  source->owner, PEN_HERE, &out->region, err));
+        out->address = stk_region_address(out->region);
+    } else {
+        PEN_TRY(stk_device_alloc(source->dev, bytes, source->owner, PEN_HERE,
+                                 &out->address, err));
+    }
     out->bytes = bytes;
     out->on_stream = true;
     return PEN_OK;
@@ -89,10 +106,26 @@ static enum pen_status device_alloc(const struct stk_mem_source *source,
 static void device_free(const struct stk_mem_source *source,
                         struct stk_block *block)
 {
-    if (!block->bytes)
-        return;
-    stk_device_free(source->dev, block->address, block->bytes);
+    if (block->region)
+        stk_region_destroy(&block->region);
+    else if (block->bytes)
+        stk_device_free(source->dev, block->address, block->bytes);
     *block = (struct stk_block){ 0 };
+}
+
+static enum pen_status device_grow(const struct stk_mem_source *source,
+                                   size_t bytes, struct stk_block *block,
+                                   struct pen_error *err)
+{
+    if (!block->region)
+        return pen_error_set(err, PEN_E_UNSUPPORTED, 0, source->owner,
+                             "a block of %zu bytes was made without addresses "
+                             "to grow into",
+                             block->bytes);
+    PEN_TRY(
+        stk_region_grow(block->region, bytes, source->owner, PEN_HERE, err));
+    block->bytes = bytes;
+    return PEN_OK;
 }
 
 static const struct stk_mem_type types[] = {
@@ -111,9 +144,18 @@ static const struct stk_mem_type types[] = {
     },
     {
         .type = PEN_MEM_CUDA_DEVICE,
+        .caps = STK_MEM_GROW,
         .needs_device = true,
         .alloc = device_alloc,
         .free = device_free,
+        .grow = device_grow,
+    },
+    {
+        .type = PEN_MEM_DMABUF,
+        .caps = STK_MEM_MAP,
+        .alloc = stk_dmabuf_alloc,
+        .free = stk_dmabuf_free,
+        .sync = stk_dmabuf_sync,
     },
 };
 
