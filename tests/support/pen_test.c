@@ -3,8 +3,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <ftw.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
+
+#include "../../src/base/ledger.h"
 
 static int detect_leaks = 1;
 static char folders[64][128];
@@ -132,6 +135,108 @@ int pen_test_detect_leaks(void)
     return detect_leaks;
 }
 
+// --- leaks ------------------------------------------------------------------
+
+// The linker sends creating and destroying of ledgers through here (--wrap);
+// weak, since not every program has ledgers.
+#define WEAK __attribute__((weak))
+WEAK struct stk_ledger *__real_stk_ledger_create(bool sites);
+WEAK void __real_stk_ledger_destroy(struct stk_ledger **ledger);
+#pragma weak stk_ledger_each
+#pragma weak stk_res_name
+
+static atomic_uint ledgers, leaked;
+static atomic_bool leaks_expected;
+
+struct stk_ledger *__wrap_stk_ledger_create(bool sites);
+struct stk_ledger *__wrap_stk_ledger_create(bool sites)
+{
+    struct stk_ledger *l = __real_stk_ledger_create(sites);
+    if (l)
+        atomic_fetch_add(&ledgers, 1);
+    return l;
+}
+
+static void note_leak(void *cookie, const struct stk_ledger_entry *e)
+{
+    (void)cookie;
+    if (atomic_fetch_add(&leaked, 1) < 10 && !atomic_load(&leaks_expected))
+        print_message("# leaked: %llu x %s, %llu bytes, by \"%s\" (%s)\n",
+                      (unsigned long long)e->count, stk_res_name(e->res),
+                      (unsigned long long)e->bytes, e->owner, e->site);
+}
+
+void __wrap_stk_ledger_destroy(struct stk_ledger **ledger);
+void __wrap_stk_ledger_destroy(struct stk_ledger **ledger)
+{
+    if (*ledger) {
+        stk_ledger_each(*ledger, note_leak, NULL);
+        atomic_fetch_sub(&ledgers, 1);
+    }
+    __real_stk_ledger_destroy(ledger);
+}
+
+void pen_test_expect_leaks(void)
+{
+    atomic_store(&leaks_expected, true);
+}
+
+// Tests run one after the other, so one place is enough.
+static unsigned ledgers_before;
+
+static int before_test(void **state)
+{
+    (void)state;
+    ledgers_before = atomic_load(&ledgers);
+    atomic_store(&leaked, 0);
+    atomic_store(&leaks_expected, false);
+    return 0;
+}
+
+static int after_test(void **state)
+{
+    (void)state;
+    const unsigned now = atomic_load(&ledgers);
+    if (now > ledgers_before)
+        print_message("# %u ledgers were not destroyed\n",
+                      now - ledgers_before);
+    const bool leaks = atomic_load(&leaked) && !atomic_load(&leaks_expected);
+    return detect_leaks && (leaks || now > ledgers_before) ? -1 : 0;
+}
+
+static int run_with_ledgers(const char *name, const struct CMUnitTest *tests,
+                            size_t count)
+{
+    struct CMUnitTest *watched = calloc(count, sizeof(*watched));
+    if (!watched)
+        return 1;
+    for (size_t i = 0; i < count; i++) {
+        watched[i] = tests[i];
+        watched[i].setup_func = before_test;
+        watched[i].teardown_func = after_test;
+    }
+    const int failed =
+        _cmocka_run_group_tests(name, watched, count, NULL, NULL);
+    free(watched);
+    return failed ? 1 : 0;
+}
+
+// --- running ----------------------------------------------------------------
+
+// 0 or 1; -1: this is no such option.
+static int leak_option(const char *arg)
+{
+    static const char *const names[] = { "--detect-memory-leaks=",
+                                         "--detect_memory_leaks=" };
+    for (size_t i = 0; i < 2; i++) {
+        const size_t n = strlen(names[i]);
+        if (strncmp(arg, names[i], n) == 0 &&
+            (strcmp(arg + n, "0") == 0 || strcmp(arg + n, "1") == 0))
+            return arg[n] - '0';
+    }
+    return -1;
+}
+
 // Keep the GPU's primary context alive for the whole program, so that each
 // device that a test opens finds it there instead of making it anew.
 static void keep_context(void)
@@ -156,9 +261,8 @@ int pen_test_run(int argc, char **argv, const struct CMUnitTest *tests,
 
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
-        if (strncmp(arg, "--detect-memory-leaks=", 22) == 0 ||
-            strncmp(arg, "--detect_memory_leaks=", 22) == 0) {
-            detect_leaks = atoi(arg + 22);
+        if (leak_option(arg) >= 0) {
+            detect_leaks = leak_option(arg);
         } else if (strncmp(arg, "--only=", 7) == 0) {
             cmocka_set_test_filter(arg + 7);
         } else {
@@ -174,5 +278,5 @@ int pen_test_run(int argc, char **argv, const struct CMUnitTest *tests,
     if (pen_test_on_gpu() && getenv("PENSTOCK_TEST_KEEP_CONTEXT"))
         keep_context();
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return _cmocka_run_group_tests(name, tests, count, NULL, NULL) ? 1 : 0;
+    return run_with_ledgers(name, tests, count);
 }

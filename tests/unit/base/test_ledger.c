@@ -110,6 +110,7 @@ PEN_TEST(counts_live_and_peak_bytes_with_and_without_sites)
 
 PEN_TEST(with_sites_each_entry_names_owner_and_site)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = stk_ledger_create(true);
     char owner[] = "blur.output";
     stk_ledger_add(l, STK_RES_CUDA_DEVICE, 0xabc, 640, owner, "pool.c:9");
@@ -122,6 +123,7 @@ PEN_TEST(with_sites_each_entry_names_owner_and_site)
 
 PEN_TEST(without_sites_entries_are_summed_by_kind)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = stk_ledger_create(false);
     for (uint64_t i = 0; i < 10; i++)
         stk_ledger_add(l, STK_RES_HOST, 64 * i, 10, "a", "s");
@@ -135,6 +137,7 @@ PEN_TEST(without_sites_entries_are_summed_by_kind)
 
 PEN_TEST(owner_and_site_may_be_missing)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = stk_ledger_create(true);
     stk_ledger_add(l, STK_RES_HOST, 5, 1, NULL, NULL);
     assert_string_equal(entries(l).text, "HOST   1;");
@@ -143,6 +146,7 @@ PEN_TEST(owner_and_site_may_be_missing)
 
 PEN_TEST(an_address_entered_twice_is_struck_out_by_size)
 {
+    pen_test_expect_leaks();
     // Memory may be handed out again before its last owner struck it out.
     struct stk_ledger *l = stk_ledger_create(true);
     stk_ledger_add(l, STK_RES_HOST, 0x1000, 100, "old", "s");
@@ -157,6 +161,7 @@ PEN_TEST(an_address_entered_twice_is_struck_out_by_size)
 
 PEN_TEST(additions_while_steady_are_counted)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = stk_ledger_create(false);
     stk_ledger_add(l, STK_RES_HOST, 1, 1, "a", "s");
     stk_ledger_set_steady(l, true);
@@ -424,6 +429,7 @@ PEN_TEST(masks_beyond_the_last_place_are_ignored)
 
 PEN_TEST(a_refusal_names_sizes_and_the_three_largest_owners)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = stk_ledger_create(true);
     stk_ledger_set_limit(l, HOST | PINNED, 8 << 20);
     stk_ledger_add(l, STK_RES_HOST, 1, 1 << 20, "blur.out", "s");
@@ -458,6 +464,7 @@ PEN_TEST(a_refusal_names_sizes_and_the_three_largest_owners)
 
 PEN_TEST(without_sites_a_refusal_names_no_owner)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = stk_ledger_create(false);
     stk_ledger_set_limit(l, HOST, 100);
     stk_ledger_add(l, STK_RES_HOST, 1, 100, "a", "s");
@@ -471,6 +478,7 @@ PEN_TEST(without_sites_a_refusal_names_no_owner)
 
 PEN_TEST(the_largest_owners_of_random_ledgers_are_the_largest)
 {
+    pen_test_expect_leaks();
     enum { OWNERS = 12 };
     for (uint64_t seed = 1; seed <= pen_test_seeds(50, 1000); seed++) {
         uint64_t random = seed, sum[OWNERS] = { 0 };

@@ -44,6 +44,7 @@ static const char *text_of(const struct pen_snapshot *s)
 
 PEN_TEST(entries_are_sorted_and_equal_ones_summed)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = stk_ledger_create(true);
     stk_ledger_add(l, STK_RES_STREAM, 1, 0, "pipeline", "p.c:1");
     stk_ledger_add(l, STK_RES_HOST, 1, 10, "b.out", "p.c:2");
@@ -65,6 +66,7 @@ PEN_TEST(entries_are_sorted_and_equal_ones_summed)
 
 PEN_TEST(without_sites_there_is_one_entry_a_kind)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = stk_ledger_create(false);
     for (uint64_t k = 0; k < 9; k++)
         stk_ledger_add(l, STK_RES_HOST_PINNED, k, 3, "a", "s");
@@ -93,6 +95,7 @@ PEN_TEST(nothing_is_a_snapshot_without_entries)
 
 PEN_TEST(a_difference_tells_what_came_and_what_went)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = stk_ledger_create(true);
     stk_ledger_add(l, STK_RES_HOST, 1, 10, "goes", "s");
     stk_ledger_add(l, STK_RES_HOST, 2, 20, "stays", "s");

@@ -45,6 +45,7 @@ static struct stk_ledger *filled(void)
 
 PEN_TEST(entries_and_totals_are_told)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = filled();
     struct pen_snapshot *s = take(l);
     stk_ledger_destroy(&l);
@@ -77,6 +78,7 @@ PEN_TEST(no_entries_are_an_empty_list)
 
 PEN_TEST(a_difference_may_be_negative)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = filled();
     struct pen_snapshot *before = take(l), *d = NULL;
     stk_ledger_remove(l, STK_RES_HOST, 2, 5);
@@ -107,6 +109,7 @@ static void give_back(void *memory)
 
 PEN_TEST(without_memory_there_is_no_text_or_a_whole_one)
 {
+    pen_test_expect_leaks();
     struct stk_ledger *l = filled();
     struct pen_snapshot *s = take(l);
     stk_ledger_destroy(&l);
