@@ -23,11 +23,23 @@ static uint32_t side_of(uint32_t homes)
            (homes & STK_HOMES_CUDA ? STK_HOMES_CUDA : 0);
 }
 
-static uint32_t homes_of(const struct stk_planner *p,
-                         const struct pen_pin_set *set)
+// Memory types that an input asks for. A hand-written MemTypeConversion hands
+// frames through that lie where they shall, and the planner knows better how to
+// bring them there than by a copy, unless it is told to insert nothing.
+static uint32_t wanted_mems(const struct stk_planner *p,
+                            const struct stk_node *node, uint32_t pin)
 {
-    return stk_homes_taken(set->mem ? set->mem : PEN_MEM_BIT(PEN_MEM_HOST),
-                           p->plan->profile.dmabuf);
+    const bool bridges = !p->plan->desc || p->plan->desc->auto_bridge;
+    if (bridges && stk_class_copies(node->cls) &&
+        !(node->cls->flags & PEN_CLASS_CUDA) && node->outputs == 1)
+        return node->out[0].mem;
+    return node->in[pin].mem ? node->in[pin].mem : PEN_MEM_BIT(PEN_MEM_HOST);
+}
+
+static uint32_t homes_of(const struct stk_planner *p,
+                         const struct stk_node *node, uint32_t pin)
+{
+    return stk_homes_taken(wanted_mems(p, node, pin), p->plan->profile.dmabuf);
 }
 
 // Homes in which a pin takes frames. A hand-written upload gets pinned frames
@@ -38,16 +50,16 @@ static uint32_t accepted_homes(struct stk_planner *p, uint32_t number,
                                uint32_t pin)
 {
     const struct stk_node *node = &p->graph->nodes[number];
-    uint32_t homes = homes_of(p, &node->in[pin]);
+    uint32_t homes = homes_of(p, node, pin);
     if (uploads(node))
         homes &= STK_HOME_BIT(STK_HOME_PINNED);
     if (!stk_node_gathers(node->cls, node->inputs))
         return homes;
     uint32_t *side = &p->side[number];
     if (*side == 0) {
-        *side = side_of(homes_of(p, &node->in[0]));
+        *side = side_of(homes_of(p, node, 0));
         for (uint32_t i = 1; i < node->inputs; i++)
-            *side &= side_of(homes_of(p, &node->in[i]));
+            *side &= side_of(homes_of(p, node, i));
     }
     return homes & *side ? homes & *side : homes;
 }
@@ -151,7 +163,8 @@ static void complain(struct stk_planner *p, const struct stk_place *w,
             stk_mask_text(set->formats, wants, sizeof(wants));
             stk_mask_text(w->mask, gives, sizeof(gives));
         }
-        if (mem && no_dmabuf(p, set->mem, from->home, why, sizeof(why))) {
+        if (mem && no_dmabuf(p, wanted_mems(p, to, e->to_pin), from->home, why,
+                             sizeof(why))) {
             code = "E313";
             suggestion = "";
         } else if (off) {
@@ -202,8 +215,9 @@ static enum pen_status collect(struct stk_planner *p, struct stk_place *w,
                 if (set->formats & PEN_FMT_BIT(w->format[i]))
                     formats |= 1u << i;
         }
-        if ((set->mem & PEN_MEM_BIT(PEN_MEM_DMABUF)) &&
-            !(set->mem & PEN_MEM_BIT(PEN_MEM_HOST)))
+        const uint32_t mems = wanted_mems(p, to, e->to_pin);
+        if ((mems & PEN_MEM_BIT(PEN_MEM_DMABUF)) &&
+            !(mems & PEN_MEM_BIT(PEN_MEM_HOST)))
             w->dmabuf = true;
         PEN_TRY(add_target(w, accepted_homes(p, e->to, e->to_pin), formats, n,
                            err));

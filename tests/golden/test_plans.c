@@ -14,7 +14,7 @@
 
 #include "pen_test.h"
 
-enum { MIN_PLANS = 24, MAX_TEXT = 1 << 16 };
+enum { MIN_PLANS = 31, MAX_TEXT = 1 << 16 };
 
 static void add(char *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

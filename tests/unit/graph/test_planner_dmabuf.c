@@ -339,11 +339,42 @@ PEN_TEST(a_hand_written_conversion_hands_through_what_lies_right)
     assert_int_equal(world_node(&w, "s")->output[0].blocks, 4 + 4 + 2 + 1);
     world_finish(&w);
 
-    plan_ok(&w, ALL_CAPS,
+    // It asks, and the pools before it are made so: there is nothing to copy.
+    plan_ok(&w, PEN_DMABUF_HOST,
             PIPE(MOD("s", "Source", RGB) "," MOD(
                      "m", "MemTypeConversion",
                      "'outputMemType': 'DMA'") "," MOD("k", "Sink", DMA RGB),
                  TO("s", "m") "," TO("m", "k")));
+    assert_true(world_node(&w, "m")->forwards);
+    assert_int_equal(world_node(&w, "s")->output[0].kind, STK_DMABUF_HOST);
+    assert_int_equal(w.plan->h2h_per_frame, 0);
+    world_finish(&w);
+    plan_ok(&w, PEN_DMABUF_EXPORT,
+            PIPE(MOD("s", "Source", CUDA RGB) "," MOD(
+                     "m", "MemTypeConversion",
+                     "'outputMemType': 'DMA'") "," MOD("k", "Sink", DMA RGB),
+                 TO("s", "m") "," TO("m", "k")));
+    assert_int_equal(world_inserted(&w, NULL), 0);
+    assert_int_equal(world_node(&w, "s")->output[0].kind, STK_DMABUF_CUDA);
+    assert_int_equal(world_edge(&w, "k")->kind, STK_DMABUF_CUDA);
+    world_finish(&w);
+    plan_ok(
+        &w, 0,
+        PIPE(MOD("s", "Source", RGB) "," MOD(
+                 "m", "MemTypeConversion",
+                 "'outputMemType': 'DEVICE'") "," MOD("k", "Sink", CUDA RGB),
+             TO("s", "m") "," TO("m", "k")));
+    assert_int_equal(world_inserted(&w, "CudaMemCopy"), 1);
+    assert_int_equal(world_node(&w, "m")->output[0].blocks, 0);
+    world_finish(&w);
+
+    // Where nothing may be inserted, it copies.
+    plan_ok(&w, ALL_CAPS,
+            SET("'auto_bridge': false",
+                MOD("s", "Source", "'mem': 'HOST_PINNED', " RGB) "," MOD(
+                    "m", "MemTypeConversion",
+                    "'outputMemType': 'DMA'") "," MOD("k", "Sink", DMA RGB),
+                TO("s", "m") "," TO("m", "k")));
     m = world_node(&w, "m");
     assert_false(m->forwards);
     assert_true(m->output[0].blocks > 0);
