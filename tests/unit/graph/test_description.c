@@ -89,7 +89,9 @@ PEN_TEST(settings_are_read_in_both_spellings)
         "false,\"max_batch\":1,\"#\":0},\"autoBridge\":false,\"autoStart\":"
         "true,\"onError\":\"retry:2\",\"budget\":{\"cuda_device\":\"512MiB\","
         "\"host\":1000,\"host_pinned\":\"1.5 GiB\",\"dmabuf\":\"1KB\","
-        "\"h2d_per_frame\":0,\"d2h_per_frame\":2},\"#x\":1"));
+        "\"h2d_per_frame\":0,\"d2h_per_frame\":2},\"pinned_limit\":"
+        "\"stage\",\"#x\":1"));
+    assert_int_equal(c.desc->pinned_limit, STK_PINNED_STAGE);
     assert_string_equal(c.desc->device, "GPU-1234");
     assert_false(c.desc->auto_bridge);
     assert_string_equal(c.desc->on_error, "retry:2");

@@ -35,6 +35,40 @@ PEN_TEST(a_profile_is_read)
     assert_int_equal(p.copy_ns, 6000);
     assert_int_equal(p.cuda_memory, 8589934592);
     assert_int_equal(p.host_memory, 0);
+    assert_int_equal(p.dmabuf, 0);
+}
+
+PEN_TEST(what_can_be_done_with_dmabufs_is_read)
+{
+    static const struct {
+        const char *json;
+        unsigned bits;
+    } cases[] = {
+        { "[]", 0 },
+        { "[\"host\"]", PEN_DMABUF_HOST },
+        { "[\"import\", \"export\"]", PEN_DMABUF_EXPORT | PEN_DMABUF_IMPORT },
+        { "[\"host\", \"export\", \"import\", \"host\"]",
+          PEN_DMABUF_HOST | PEN_DMABUF_EXPORT | PEN_DMABUF_IMPORT },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct pen_profile p;
+        struct pen_error err = { 0 };
+        char text[1024];
+        snprintf(text, sizeof(text), "{ \"dmabuf\": %s, %s", cases[i].json,
+                 good + 1);
+        assert_int_equal(load(text, &p, &err), PEN_OK);
+        assert_int_equal(p.dmabuf, cases[i].bits);
+    }
+}
+
+PEN_TEST(the_built_in_profiles_say_why_something_cannot_be_done)
+{
+    const struct pen_profile *cuda = pen_profile_builtin("generic-cuda");
+    const struct pen_profile *cpu = pen_profile_builtin("cpu");
+    assert_int_equal(cuda->dmabuf, PEN_DMABUF_HOST | PEN_DMABUF_EXPORT);
+    assert_non_null(strstr(cuda->why_dmabuf[2], "import"));
+    assert_int_equal(cpu->dmabuf,
+                     PEN_DMABUF_HOST | PEN_DMABUF_EXPORT | PEN_DMABUF_IMPORT);
 }
 
 // Replace `from` in the good profile by `to`: the load fails and names `word`.
@@ -61,6 +95,9 @@ PEN_TEST(each_mistake_in_a_profile_is_named)
     refused("12000", "99999999999", "h2d_rate");
     refused("true", "1", "cuda");
     refused("\"desk\"", "\"\"", "name");
+    refused("\"#note\": \"measured\"", "\"dmabuf\": \"host\"", "dmabuf");
+    refused("\"#note\": \"measured\"", "\"dmabuf\": [1]", "\"export\"");
+    refused("\"#note\": \"measured\"", "\"dmabuf\": [\"Host\"]", "dmabuf");
     refused("launch_ns", "lunch_ns", "launch_ns");
     refused("\"launch_ns\": 5000,", "", "launch_ns is missing");
     refused("{ \"name\"", "{{ \"name\"", "line 1");
@@ -76,5 +113,7 @@ PEN_TEST(a_missing_profile_is_an_io_error)
 }
 
 PEN_TEST_MAIN(PEN_CASE(a_profile_is_read),
+              PEN_CASE(what_can_be_done_with_dmabufs_is_read),
+              PEN_CASE(the_built_in_profiles_say_why_something_cannot_be_done),
               PEN_CASE(each_mistake_in_a_profile_is_named),
               PEN_CASE(a_missing_profile_is_an_io_error))
