@@ -14,6 +14,7 @@
 // called with none of them held.
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include <penstock/frame.h>
 
@@ -25,14 +26,19 @@ enum { STK_MAX_READERS = 4 };  // streams of a pipeline
 struct stk_pool;
 
 struct stk_buffer {
+    // What taking and giving touch comes first: one cache line in a pool.
     _Atomic uint32_t refs;
+    _Atomic uint32_t place;  // the pool's, see pool.c
+    _Atomic bool pointed;    // some point is noted
     enum pen_mem_type mem;
-    struct stk_block block;
-    struct stk_pool *pool;          // where it returns; NULL: foreign
-    struct stk_buffer *next;        // in the pool
-    bool cleared;                   // by the pool, see stk_pool_take()
-    void (*release)(void *cookie);  // foreign memory: called at the end
-    void *cookie;
+    uint32_t number;         // in the pool
+    _Atomic size_t bytes;    // of the block, see stk_buffer_bytes()
+    struct stk_pool *pool;   // where it returns; NULL: foreign
+    _Atomic uint64_t takes;  // written by who takes it
+    size_t cleared;          // bytes, by the pool: see stk_pool_take()
+
+    struct stk_block block;    // `bytes` in it are its maker's
+    struct stk_buffer *next;   // while the pool works on several
     _Atomic uint32_t pending;  // of stk_buffer_when_unused()
     void (*unused)(struct stk_buffer *buffer);
     // Points: noted by the runtime after the module call that queued the work,
@@ -43,10 +49,18 @@ struct stk_buffer {
     struct stk_point read[STK_MAX_READERS];  // last use by each stream
 };
 
+// Bytes that the block has. A pool may make a block larger where it lies while
+// somebody uses it. Thread: any.
+static inline size_t stk_buffer_bytes(const struct stk_buffer *buffer)
+{
+    return atomic_load_explicit(&buffer->bytes, memory_order_acquire);
+}
+
 // Thread: any. unref accepts NULL; the last one gives the buffer back to its
-// pool or releases it, and never waits.
+// pool or releases it, and never waits. False: there was no reference to drop
+// (of a pooled buffer this is found while the pool lives); nothing is done.
 struct stk_buffer *stk_buffer_ref(struct stk_buffer *buffer);
-void stk_buffer_unref(struct stk_buffer *buffer);
+bool stk_buffer_unref(struct stk_buffer *buffer);
 
 // Note that work recorded up to `point` writes or reads the buffer (`access`
 // of pen_access); before the reference that kept the buffer meanwhile is
@@ -67,6 +81,11 @@ PEN_NODISCARD enum pen_status stk_buffer_stream_ready(struct stk_buffer *buffer,
                                                       unsigned access,
                                                       struct pen_error *err);
 
+// Whether `stream` can write it without waiting for another stream: a hint for
+// who chooses among several.
+bool stk_buffer_free_for(struct stk_buffer *buffer,
+                         const struct stk_stream *stream);
+
 // Whether nothing that was queued uses the buffer any more, for who decides on
 // its memory at `site`. If not, *wait (may be NULL) is a point to wait for.
 bool stk_buffer_unused(struct stk_buffer *buffer, enum stk_wait_site site,
@@ -82,6 +101,9 @@ void stk_buffer_settle(struct stk_buffer *buffer);
 // For those who make buffers: one reference, no points.
 void stk_buffer_init(struct stk_buffer *buffer, enum pen_mem_type mem);
 void stk_buffer_finish(struct stk_buffer *buffer);
+// Its memory from now on ({0}: none).
+void stk_buffer_set_block(struct stk_buffer *buffer,
+                          const struct stk_block *block);
 
 // Wrap foreign memory; `release(cookie)` when the last reference is gone and
 // nothing that was queued uses it any more. What the buffer needs of its own (a
@@ -92,6 +114,13 @@ PEN_NODISCARD enum pen_status stk_buffer_wrap(const struct pen_foreign *memory,
                                               struct stk_ledger *ledger,
                                               struct stk_buffer **out,
                                               struct pen_error *err);
+
+// Foreign memory: what to call at the end, instead of what wrap was told.
+void stk_buffer_set_release(struct stk_buffer *buffer,
+                            void (*release)(void *cookie), void *cookie);
+
+// Where its memory comes from: device, ledger.
+const struct stk_mem_source *stk_buffer_source(const struct stk_buffer *buffer);
 
 // Who may touch the bytes: the host by an address, a stream by an address.
 bool stk_buffer_on_host(const struct stk_buffer *buffer);

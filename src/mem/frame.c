@@ -6,13 +6,116 @@
 #include "pool.h"
 #include "type.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define STK_ASAN
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define STK_ASAN
+#endif
+#ifdef STK_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
 struct stk_frame_pool {
     pthread_mutex_t lock;
     struct pen_frame *free;
     uint32_t in_use;  // frames, and one for the owner of the pool
     bool closed;
     struct stk_ledger *ledger;
+    void (*gone)(void *cookie);
+    void *cookie;
+    uint64_t misuses;
+    struct pen_error first;  // of them
 };
+
+// --- frames that nobody has --------------------------------------------------
+
+// A frame object that nobody has is not to be touched by anybody else.
+static void hide(struct pen_frame *frame)
+{
+#ifdef STK_ASAN
+    ASAN_POISON_MEMORY_REGION(frame, sizeof(*frame));
+#else
+    (void)frame;
+#endif
+}
+
+static void show(struct pen_frame *frame)
+{
+#ifdef STK_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(frame, sizeof(*frame));
+#else
+    (void)frame;
+#endif
+}
+
+// The storage of frames is kept for a while when their pool is gone: a program
+// that releases a frame twice does so soon, and must not free what is
+// somebody else's by then.
+enum { KEPT = 64 };
+static struct {
+    pthread_mutex_t lock;
+    struct pen_frame *frames[KEPT];
+    unsigned next;
+} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
+static _Atomic uint64_t late_misuses;
+
+static void keep(struct pen_frame *frame)
+{
+    frame->pool = NULL;
+    hide(frame);
+    pthread_mutex_lock(&kept.lock);
+    struct pen_frame *oldest = kept.frames[kept.next];
+    kept.frames[kept.next] = frame;
+    kept.next = (kept.next + 1) % KEPT;
+    pthread_mutex_unlock(&kept.lock);
+    if (!oldest)
+        return;
+    show(oldest);
+    free(oldest);
+}
+
+// Tell that somebody did something to a frame that nobody has.
+static enum pen_status misuse(const struct pen_frame *frame, const char *what,
+                              struct pen_error *err)
+{
+    char caps[96];
+    struct pen_error text = { 0 };
+    pen_caps_text(&frame->caps, caps, sizeof(caps));
+    const enum pen_status st = pen_error_set(
+        &text, PEN_E_STATE, 0, "frames",
+        "frame %llu (%s) was %s after its last reference was released",
+        (unsigned long long)frame->index, caps, what);
+    if (err)
+        *err = text;
+    struct stk_frame_pool *pool = frame->pool;
+    if (!pool) {
+        atomic_fetch_add_explicit(&late_misuses, 1, memory_order_relaxed);
+        return st;
+    }
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->misuses++)
+        pool->first = text;
+    pthread_mutex_unlock(&pool->lock);
+    return st;
+}
+
+uint64_t stk_frame_pool_misuses(struct stk_frame_pool *pool,
+                                struct pen_error *first)
+{
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t misuses = pool->misuses;
+    if (first)
+        *first = pool->first;
+    pthread_mutex_unlock(&pool->lock);
+    return misuses;
+}
+
+uint64_t stk_frame_late_misuses(void)
+{
+    return atomic_load_explicit(&late_misuses, memory_order_relaxed);
+}
 
 // --- frame objects ----------------------------------------------------------
 
@@ -35,16 +138,27 @@ static void free_frame(struct stk_frame_pool *pool, struct pen_frame *frame)
 {
     stk_ledger_remove(pool->ledger, STK_RES_FRAME, (uint64_t)(uintptr_t)frame,
                       sizeof(*frame));
-    free(frame);
+    keep(frame);
 }
 
-static void free_list(struct stk_frame_pool *pool)
+// The free list; needs the lock.
+static void push(struct stk_frame_pool *pool, struct pen_frame *frame)
 {
-    while (pool->free) {
-        struct pen_frame *frame = pool->free;
-        pool->free = frame->next;
-        free_frame(pool, frame);
-    }
+    frame->pool = pool;
+    frame->next = pool->free;
+    pool->free = frame;
+    hide(frame);
+}
+
+static struct pen_frame *pop(struct stk_frame_pool *pool)
+{
+    struct pen_frame *frame = pool->free;
+    if (!frame)
+        return NULL;
+    show(frame);
+    pool->free = frame->next;
+    frame->next = NULL;
+    return frame;
 }
 
 enum pen_status stk_frame_pool_create(uint32_t preallocate,
@@ -68,11 +182,17 @@ enum pen_status stk_frame_pool_create(uint32_t preallocate,
             stk_frame_pool_destroy(&pool);
             return PEN_E_NOMEM;
         }
-        frame->next = pool->free;
-        pool->free = frame;
+        push(pool, frame);
     }
     *out = pool;
     return PEN_OK;
+}
+
+void stk_frame_pool_when_gone(struct stk_frame_pool *pool,
+                              void (*gone)(void *cookie), void *cookie)
+{
+    pool->gone = gone;
+    pool->cookie = cookie;
 }
 
 // Drop a use; needs the lock, which is given back.
@@ -80,10 +200,14 @@ static void release_and_unlock(struct stk_frame_pool *pool)
 {
     const bool last = --pool->in_use == 0;
     pthread_mutex_unlock(&pool->lock);
-    if (last) {
-        pthread_mutex_destroy(&pool->lock);
-        free(pool);
-    }
+    if (!last)
+        return;
+    void (*gone)(void *cookie) = pool->gone;
+    void *cookie = pool->cookie;
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+    if (gone)
+        gone(cookie);
 }
 
 void stk_frame_pool_destroy(struct stk_frame_pool **handle)
@@ -94,7 +218,9 @@ void stk_frame_pool_destroy(struct stk_frame_pool **handle)
     *handle = NULL;
     pthread_mutex_lock(&pool->lock);
     pool->closed = true;
-    free_list(pool);
+    struct pen_frame *frame;
+    while ((frame = pop(pool)))
+        free_frame(pool, frame);
     release_and_unlock(pool);
 }
 
@@ -102,13 +228,49 @@ static void recycle(struct pen_frame *frame)
 {
     struct stk_frame_pool *pool = frame->pool;
     pthread_mutex_lock(&pool->lock);
-    if (pool->closed) {
+    if (pool->closed)
         free_frame(pool, frame);
-    } else {
-        frame->next = pool->free;
-        pool->free = frame;
-    }
+    else
+        push(pool, frame);
     release_and_unlock(pool);
+}
+
+static enum pen_status take_object(struct stk_frame_pool *pool,
+                                   struct pen_frame **out,
+                                   struct pen_error *err)
+{
+    pthread_mutex_lock(&pool->lock);
+    *out = pop(pool);
+    pool->in_use++;
+    pthread_mutex_unlock(&pool->lock);
+    if (!*out)
+        *out = new_frame(pool, err);
+    if (*out)
+        return PEN_OK;
+    pthread_mutex_lock(&pool->lock);
+    release_and_unlock(pool);
+    return PEN_E_NOMEM;
+}
+
+enum pen_status stk_frame_make_as(struct stk_frame_pool *pool,
+                                  struct stk_buffer *buffer,
+                                  const struct pen_caps *caps,
+                                  const struct pen_layout *layout,
+                                  struct pen_frame **out, struct pen_error *err)
+{
+    *out = NULL;
+    struct pen_frame *frame = NULL;
+    PEN_TRY(take_object(pool, &frame, err));
+    frame->buffer = buffer;
+    frame->caps = *caps;
+    frame->layout = *layout;
+    frame->index = 0;
+    frame->pts = INT64_MIN;
+    frame->bytes = layout->bytes;
+    frame->pool = pool;
+    atomic_store_explicit(&frame->refs, 1, memory_order_relaxed);
+    *out = frame;
+    return PEN_OK;
 }
 
 enum pen_status stk_frame_make(struct stk_frame_pool *pool,
@@ -119,51 +281,52 @@ enum pen_status stk_frame_make(struct stk_frame_pool *pool,
     *out = NULL;
     struct pen_layout layout;
     PEN_TRY(pen_layout_compute(caps, PEN_PITCH_ALIGN, &layout, err));
-    if (layout.bytes > buffer->block.bytes) {
+    if (layout.bytes > stk_buffer_bytes(buffer)) {
         char text[96];
         pen_caps_text(caps, text, sizeof(text));
         return pen_error_set(err, PEN_E_ARG, 0, "frames",
                              "%s needs %zu bytes, its buffer holds %zu", text,
-                             layout.bytes, buffer->block.bytes);
+                             layout.bytes, stk_buffer_bytes(buffer));
     }
-
-    pthread_mutex_lock(&pool->lock);
-    struct pen_frame *frame = pool->free;
-    if (frame)
-        pool->free = frame->next;
-    pool->in_use++;
-    pthread_mutex_unlock(&pool->lock);
-    if (!frame)
-        frame = new_frame(pool, err);
-    if (!frame) {
-        pthread_mutex_lock(&pool->lock);
-        release_and_unlock(pool);
-        return PEN_E_NOMEM;
-    }
-
-    atomic_init(&frame->refs, 1);
-    frame->buffer = buffer;
-    frame->caps = *caps;
-    frame->layout = layout;
-    frame->index = 0;
-    frame->pts = INT64_MIN;
-    frame->bytes = layout.bytes;
-    frame->pool = pool;
-    frame->next = NULL;
-    *out = frame;
-    return PEN_OK;
+    return stk_frame_make_as(pool, buffer, caps, &layout, out, err);
 }
 
+_Thread_local int64_t *stk_frame_account;
+
+// Neither of the two brings a frame back to life, or takes a reference of who
+// is given the object next.
 struct pen_frame *pen_frame_ref(struct pen_frame *frame)
 {
-    atomic_fetch_add_explicit(&frame->refs, 1, memory_order_relaxed);
+    uint32_t refs = atomic_load_explicit(&frame->refs, memory_order_relaxed);
+    do {
+        if (refs == 0) {
+            misuse(frame, "referenced", NULL);
+            return frame;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(
+        &frame->refs, &refs, refs + 1, memory_order_relaxed,
+        memory_order_relaxed));
+    if (stk_frame_account)
+        ++*stk_frame_account;
     return frame;
 }
 
 void pen_frame_unref(struct pen_frame *frame)
 {
-    if (!frame ||
-        atomic_fetch_sub_explicit(&frame->refs, 1, memory_order_acq_rel) != 1)
+    if (!frame)
+        return;
+    uint32_t refs = atomic_load_explicit(&frame->refs, memory_order_relaxed);
+    do {
+        if (refs == 0) {
+            misuse(frame, "released", NULL);
+            return;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(
+        &frame->refs, &refs, refs - 1, memory_order_acq_rel,
+        memory_order_relaxed));
+    if (stk_frame_account)
+        --*stk_frame_account;
+    if (refs > 1)
         return;
     struct stk_buffer *buffer = frame->buffer;
     frame->buffer = NULL;
@@ -185,7 +348,7 @@ const struct pen_layout *pen_frame_layout(const struct pen_frame *frame)
 
 enum pen_mem_type pen_frame_mem(const struct pen_frame *frame)
 {
-    return frame->buffer->mem;
+    return frame->buffer ? frame->buffer->mem : PEN_MEM_NONE;
 }
 
 uint64_t pen_frame_index(const struct pen_frame *frame)
@@ -222,11 +385,13 @@ enum pen_status pen_frame_set_bytes(struct pen_frame *frame, size_t bytes,
                              "(%zu bytes) and cannot be set to %zu",
                              frame->layout.bytes, bytes);
     }
-    if (bytes > frame->buffer->block.bytes) {
+    if (!frame->buffer)
+        return misuse(frame, "given a size", err);
+    if (bytes > stk_buffer_bytes(frame->buffer)) {
         return pen_error_set(err, PEN_E_ARG, 0, pen_kind_name(frame->caps.kind),
                              "a payload of %zu bytes does not fit into the "
                              "buffer of %zu",
-                             bytes, frame->buffer->block.bytes);
+                             bytes, stk_buffer_bytes(frame->buffer));
     }
     frame->bytes = bytes;
     return PEN_OK;
@@ -237,6 +402,8 @@ enum pen_status pen_frame_set_bytes(struct pen_frame *frame, size_t bytes,
 static enum pen_status check_access(const struct pen_frame *frame,
                                     unsigned access, struct pen_error *err)
 {
+    if (!frame->buffer || atomic_load(&frame->refs) == 0)
+        return misuse(frame, "acquired", err);
     const char *mem = pen_mem_name(frame->buffer->mem);
     if (!access || (access & ~(unsigned)(PEN_READ | PEN_WRITE))) {
         return pen_error_set(err, PEN_E_ARG, 0, mem,
@@ -270,13 +437,16 @@ static void fill_view(const struct pen_frame *frame, void *host,
         .width = frame->caps.width,
         .height = frame->caps.height,
         .planes = layout->planes,
-        .bytes = has_layout(frame) ? buffer->block.bytes : frame->bytes,
+        .bytes = has_layout(frame) ? stk_buffer_bytes(buffer) : frame->bytes,
     };
+    // A DMABUF may have both addresses, and each is for one place.
+    const uint64_t address =
+        host ? (uint64_t)(uintptr_t)host : buffer->block.address;
     for (uint32_t i = 0; i < layout->planes; i++) {
         const size_t offset = layout->plane[i].offset;
         out->plane[i] = (struct pen_plane){
             .host = host ? (char *)host + offset : NULL,
-            .address = buffer->block.address + offset,
+            .address = address + offset,
             .pitch = layout->plane[i].pitch,
             .row_bytes = layout->plane[i].row_bytes,
             .rows = layout->plane[i].rows,
@@ -302,8 +472,7 @@ enum pen_status stk_frame_on_host(struct pen_frame *frame, unsigned access,
                              "takes a CudaMemCopy of kind DeviceToHost",
                              mem);
     }
-    const struct pen_device *dev =
-        frame->buffer->pool ? stk_pool_device(frame->buffer->pool) : NULL;
+    const struct pen_device *dev = stk_buffer_source(frame->buffer)->dev;
     if (!stk_buffer_host_ready(frame->buffer, access, NULL)) {
         return pen_error_set(err, PEN_E_STATE, 0, mem,
                              "frame %llu is not ready for the host: its "
@@ -318,8 +487,21 @@ enum pen_status stk_frame_on_host(struct pen_frame *frame, unsigned access,
                              "lost by an earlier error",
                              (unsigned long long)frame->index);
     }
+    const struct stk_mem_type *type = stk_mem_type(frame->buffer->mem);
+    if (type->sync)
+        PEN_TRY(type->sync(&frame->buffer->block, access, true, err));
     fill_view(frame, frame->buffer->block.host, out);
     return PEN_OK;
+}
+
+enum pen_status stk_frame_host_done(struct pen_frame *frame, unsigned access,
+                                    struct pen_error *err)
+{
+    if (!frame->buffer)
+        return misuse(frame, "accessed", err);
+    const struct stk_mem_type *type = stk_mem_type(frame->buffer->mem);
+    return type->sync ? type->sync(&frame->buffer->block, access, false, err)
+                      : PEN_OK;
 }
 
 enum pen_status stk_frame_on_stream(struct pen_frame *frame,
@@ -337,7 +519,8 @@ enum pen_status stk_frame_on_stream(struct pen_frame *frame,
                              mem);
     }
     PEN_TRY(stk_buffer_stream_ready(frame->buffer, stream, access, err));
-    fill_view(frame, frame->buffer->block.host, out);
+    const bool dmabuf = frame->buffer->mem == PEN_MEM_DMABUF;
+    fill_view(frame, dmabuf ? NULL : frame->buffer->block.host, out);
     return PEN_OK;
 }
 
@@ -345,6 +528,8 @@ enum pen_status stk_frame_on_stream(struct pen_frame *frame,
 
 static bool on_stream(const struct pen_view *view)
 {
+    if (view->mem == PEN_MEM_DMABUF)
+        return !view->plane[0].host;  // acquired for a stream
     return view->mem == PEN_MEM_HOST_PINNED || view->mem == PEN_MEM_CUDA_DEVICE;
 }
 

@@ -31,6 +31,25 @@ PEN_NODISCARD enum pen_status stk_frame_pool_create(uint32_t preallocate,
                                                     struct stk_frame_pool **out,
                                                     struct pen_error *err);
 void stk_frame_pool_destroy(struct stk_frame_pool **pool);
+// Call `gone` at the very end, when the pool is destroyed and its last frame
+// gone: then the ledger is no longer borrowed. Thread: setup.
+void stk_frame_pool_when_gone(struct stk_frame_pool *pool,
+                              void (*gone)(void *cookie), void *cookie);
+
+// Where pen_frame_ref() and pen_frame_unref() of this thread add 1 and subtract
+// 1, so that a frame that is left can be laid at somebody's door; NULL:
+// nowhere. Set around the calls of a module.
+extern _Thread_local int64_t *stk_frame_account;
+
+// Frames that were released, referenced or acquired although nobody had a
+// reference. That does nothing but count; the first is told by *first (may be
+// NULL). What is done to a frame whose pool is gone counts in the process, as
+// long as the frame is among the last 64 of that kind; under AddressSanitizer
+// a frame that nobody has is poisoned, and told at the spot instead.
+// Thread: any.
+uint64_t stk_frame_pool_misuses(struct stk_frame_pool *pool,
+                                struct pen_error *first);
+uint64_t stk_frame_late_misuses(void);
 
 // Make a frame of `caps` over `buffer`; takes the caller's reference on
 // success. The layout is computed with PEN_PITCH_ALIGN.
@@ -45,15 +64,22 @@ PEN_NODISCARD enum pen_status stk_frame_make(struct stk_frame_pool *pool,
                                              struct pen_frame **out,
                                              struct pen_error *err);
 
+// The same with a layout that is known to fit caps and buffer.
+PEN_NODISCARD enum pen_status
+stk_frame_make_as(struct stk_frame_pool *pool, struct stk_buffer *buffer,
+                  const struct pen_caps *caps, const struct pen_layout *layout,
+                  struct pen_frame **out, struct pen_error *err);
+
 // Views, as pen_acquire() describes them. ..._on_stream makes the stream wait
 // for what the access needs; the caller notes the use with stk_buffer_used()
 // after recording. PEN_WRITE needs the only reference, to the frame and to its
 // buffer.
 // Errors: PEN_E_STATE  the memory type has no such access, the frame is
-//                      shared (PEN_WRITE) or, on the host, not ready
+//                      shared (PEN_WRITE), released or, on the host, not
+//                      ready
 //         PEN_E_ARG    no access asked
 //         PEN_E_LOST   the device is gone and the contents may be too
-//         those of stk_stream_wait()
+//         those of stk_stream_wait(), of the DMABUF's begin of an access
 // Thread: data.
 PEN_NODISCARD enum pen_status stk_frame_on_host(struct pen_frame *frame,
                                                 unsigned access,
@@ -63,6 +89,12 @@ PEN_NODISCARD enum pen_status stk_frame_on_stream(struct pen_frame *frame,
                                                   struct stk_stream *stream,
                                                   unsigned access,
                                                   struct pen_view *out,
+                                                  struct pen_error *err);
+
+// End an access on the host that stk_frame_on_host() began, with the same
+// `access`; needed for DMABUF, allowed for all. Errors: PEN_E_IO.
+PEN_NODISCARD enum pen_status stk_frame_host_done(struct pen_frame *frame,
+                                                  unsigned access,
                                                   struct pen_error *err);
 
 // Copy all planes between views on `stream`: one linear copy where layouts

@@ -1,119 +1,190 @@
+// Planned pools.
+//
+// Each block has a place: one word beside its reference count.
+//
+//   FREE    nobody has the block
+//   ORPHAN  the pool is destroyed
+//   INSIDE  times the threads that are giving the block back and still look
+//           at the pool
+//
+// Taking is to find a place that is FREE and to clear that bit; who does so
+// owns the block, whatever happened to it since it was looked at, and looks
+// again at its points. Giving is one addition of FREE + INSIDE, a look whether
+// somebody waits, and one subtraction of INSIDE.
+//
+// Nobody misses a block: who found none raises `waiting` and looks again
+// before he says so, and who gives sets FREE before he looks at `waiting`. All
+// four are sequentially consistent, so that one of the two sees the other.
+// `waiting` is lowered before `returned` is called: who raises it after that
+// looks again after that. A thread that took a block only to see that it cannot
+// be used gives it back in the same way, since another one may have missed it
+// meanwhile. Who waits for a point does not raise `waiting`, so that nobody is
+// woken only to find the same point; a flag that is left raised by somebody
+// who found a block in his second look costs one needless call.
+//
+// The storage of a pool stays while anything in it may be touched: `holds`
+// counts the places and the owner. A place is let go by the one who makes its
+// word FREE | ORPHAN with nobody inside: destroying adds ORPHAN + INSIDE to
+// each place, and gives the memory back of those that were FREE; a block that
+// is given later finds ORPHAN and stays inside until its memory is gone too.
+// Nobody gets inside a place that is FREE and ORPHAN, so this happens once.
+
 #include "pool.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../base/str.h"
 #include "type.h"
 
+enum { LINE = 64 };
+enum { FREE = 1, ORPHAN = 2, INSIDE = 4 };
+
+struct place {
+    _Alignas(LINE) struct stk_buffer buffer;
+};
+
 struct stk_pool {
+    // Read by all, written seldom.
     const struct stk_mem_type *type;
     struct stk_mem_source source;
+    struct place *places;  // `capacity` of them
+    uint32_t capacity;
+    bool can_grow;            // blocks where they lie
+    _Atomic uint32_t blocks;  // places that have a block
+    _Atomic uint32_t most;    // see max_in_use
     _Atomic size_t block_bytes;
-    struct stk_buffer *buffers;  // `blocks` of them
-    uint32_t blocks;
-
-    pthread_mutex_t lock;
-    struct stk_buffer *first, *last;  // free ones, in order of their return
-    uint32_t in_use, max_in_use;
-    uint64_t takes, waits, grown;
-    bool closed;
-
+    _Atomic bool waiting;
     void (*returned)(void *cookie);
     void *cookie;
-    uint32_t calling;  // threads inside `returned`
+    void (*gone)(void *cookie);
+    void *gone_cookie;
+
+    _Alignas(LINE) _Atomic uint64_t waits;
+    _Atomic uint64_t grown;
+    _Atomic uint32_t holds;
+
+    pthread_mutex_t memory;  // while blocks are made, replaced or made larger
+    pthread_mutex_t lock;    // guards what follows
     pthread_cond_t quiet;
+    uint32_t calling;  // threads inside `returned`
+    bool closed;
     char owner[];
 };
 
-// --- blocks -----------------------------------------------------------------
-
-static void drop_memory(struct stk_pool *pool, struct stk_buffer *buffer)
+static struct stk_buffer *buffer_at(struct stk_pool *pool, uint32_t number)
 {
-    pool->type->free(&pool->source, &buffer->block);
-    buffer->cleared = false;
-}
-
-// Give a buffer memory of `bytes`, instead of what it has.
-static enum pen_status fill(struct stk_pool *pool, struct stk_buffer *buffer,
-                            size_t bytes, struct pen_error *err)
-{
-    drop_memory(pool, buffer);
-    struct stk_block block;
-    struct pen_error inner = { 0 };
-    const enum pen_status st =
-        pool->type->alloc(&pool->source, bytes, &block, &inner);
-    if (st) {
-        char each[32], all[32];
-        size_t total = 0;
-        if (!stk_mul(bytes, pool->blocks, &total))
-            total = SIZE_MAX;
-        stk_format_size(bytes, each, sizeof(each));
-        stk_format_size(total, all, sizeof(all));
-        return pen_error_set(err, st, inner.native, pool->owner,
-                             "block %u of %u (%s of %s each, %s in all): %s",
-                             (unsigned)(buffer - pool->buffers) + 1,
-                             pool->blocks, each, pen_mem_name(pool->type->type),
-                             all, inner.text);
-    }
-    buffer->block = block;
-    return PEN_OK;
-}
-
-// --- the free list; needs the lock ------------------------------------------
-
-static void append(struct stk_pool *pool, struct stk_buffer *buffer)
-{
-    buffer->next = NULL;
-    if (pool->last)
-        pool->last->next = buffer;
-    else
-        pool->first = buffer;
-    pool->last = buffer;
-}
-
-// Take out the one behind `before` (NULL: the first).
-static struct stk_buffer *unlink_after(struct stk_pool *pool,
-                                       struct stk_buffer *before)
-{
-    struct stk_buffer **link = before ? &before->next : &pool->first;
-    struct stk_buffer *buffer = *link;
-    *link = buffer->next;
-    if (pool->last == buffer)
-        pool->last = before;
-    buffer->next = NULL;
-    return buffer;
-}
-
-// Tell who waits for a buffer. Needs the lock, and gives it back before the
-// call.
-static void notify_and_unlock(struct stk_pool *pool)
-{
-    if (!pool->returned || pool->closed) {
-        pthread_mutex_unlock(&pool->lock);
-        return;
-    }
-    pool->calling++;
-    pthread_mutex_unlock(&pool->lock);
-    pool->returned(pool->cookie);
-    pthread_mutex_lock(&pool->lock);
-    if (!--pool->calling)
-        pthread_cond_broadcast(&pool->quiet);
-    pthread_mutex_unlock(&pool->lock);
+    return &pool->places[number].buffer;
 }
 
 // --- life -------------------------------------------------------------------
 
 static void free_storage(struct stk_pool *pool)
 {
-    for (uint32_t i = 0; i < pool->blocks; i++)
-        stk_buffer_finish(&pool->buffers[i]);
+    void (*gone)(void *cookie) = pool->gone;
+    void *cookie = pool->gone_cookie;
+    for (uint32_t i = 0; i < pool->capacity; i++)
+        stk_buffer_finish(buffer_at(pool, i));
     pthread_cond_destroy(&pool->quiet);
     pthread_mutex_destroy(&pool->lock);
-    free(pool->buffers);
+    pthread_mutex_destroy(&pool->memory);
+    free(pool->places);
     free(pool);
+    if (gone)
+        gone(cookie);
 }
+
+static void let_go(struct stk_pool *pool)
+{
+    if (atomic_fetch_sub_explicit(&pool->holds, 1, memory_order_acq_rel) == 1)
+        free_storage(pool);
+}
+
+// The end of giving a block. Nothing of the pool may be touched afterwards.
+static void leave(struct stk_buffer *buffer)
+{
+    struct stk_pool *pool = buffer->pool;
+    const uint32_t before =
+        atomic_fetch_sub_explicit(&buffer->place, INSIDE, memory_order_acq_rel);
+    if (before == (FREE | ORPHAN) + INSIDE)
+        let_go(pool);
+}
+
+// --- memory of blocks; needs the lock of it while the pool is in use ---------
+
+static void drop_memory(struct stk_pool *pool, struct stk_buffer *buffer)
+{
+    pool->type->free(&pool->source, &buffer->block);
+    stk_buffer_set_block(buffer, &buffer->block);
+    buffer->cleared = 0;
+}
+
+// Give a buffer memory of `bytes`, instead of what it has. `blocks`: how many
+// there are or will be, for the text.
+static enum pen_status fill(struct stk_pool *pool, struct stk_buffer *buffer,
+                            size_t bytes, uint32_t blocks,
+                            struct pen_error *err)
+{
+    drop_memory(pool, buffer);
+    struct stk_mem_source source = pool->source;
+    if (bytes > source.reserve)
+        source.reserve = 0;
+    struct stk_block block;
+    struct pen_error inner = { 0 };
+    const enum pen_status st =
+        pool->type->alloc(&source, bytes, &block, &inner);
+    if (st) {
+        char each[32], all[32];
+        size_t total = 0;
+        if (!stk_mul(bytes, blocks, &total))
+            total = SIZE_MAX;
+        stk_format_size(bytes, each, sizeof(each));
+        stk_format_size(total, all, sizeof(all));
+        return pen_error_set(err, st, inner.native, pool->owner,
+                             "block %u of %u (%s of %s each, %s in all): %s",
+                             buffer->number + 1, blocks, each,
+                             pen_mem_name(pool->type->type), all, inner.text);
+    }
+    stk_buffer_set_block(buffer, &block);
+    return PEN_OK;
+}
+
+// Whether a block of another size can be made larger where it lies.
+static bool can_extend(const struct stk_pool *pool, size_t bytes)
+{
+    return pool->can_grow && bytes <= pool->source.reserve;
+}
+
+// Make a block larger where it lies, whoever uses it. PEN_E_UNSUPPORTED: it
+// was not made for that.
+static enum pen_status extend(struct stk_pool *pool, struct stk_buffer *buffer,
+                              size_t bytes, struct pen_error *err)
+{
+    if (!buffer->block.region)
+        return PEN_E_UNSUPPORTED;
+    struct stk_block block = buffer->block;
+    struct pen_error inner = { 0 };
+    const enum pen_status st =
+        pool->type->grow(&pool->source, bytes, &block, &inner);
+    if (st == PEN_E_UNSUPPORTED)
+        return st;
+    if (st) {
+        char size[32];
+        stk_format_size(bytes, size, sizeof(size));
+        return pen_error_set(err, st, inner.native, pool->owner,
+                             "block %u of %u cannot grow to %s where it "
+                             "lies: %s",
+                             buffer->number + 1, atomic_load(&pool->blocks),
+                             size, inner.text);
+    }
+    // The rest stays as it is, and is read by who uses the block.
+    buffer->block.bytes = block.bytes;
+    atomic_store_explicit(&buffer->bytes, block.bytes, memory_order_release);
+    atomic_fetch_add_explicit(&pool->grown, 1, memory_order_relaxed);
+    return PEN_OK;
+}
+
+// --- making one -------------------------------------------------------------
 
 static enum pen_status check_params(const struct stk_pool_params *p,
                                     const struct stk_mem_type *type,
@@ -130,7 +201,13 @@ static enum pen_status check_params(const struct stk_pool_params *p,
                              "a pool of %u blocks of %zu bytes is none",
                              p->blocks, p->block_bytes);
     }
-    if (type->needs_device && !p->dev) {
+    if (p->mem == PEN_MEM_DMABUF && p->kind != STK_DMABUF_HOST &&
+        p->kind != STK_DMABUF_CUDA) {
+        return pen_error_set(err, PEN_E_ARG, 0, owner,
+                             "a pool of DMABUF needs to know whether they are "
+                             "made of memory of the host or of the device");
+    }
+    if ((type->needs_device || p->kind == STK_DMABUF_CUDA) && !p->dev) {
         return pen_error_set(err, PEN_E_ARG, 0, owner,
                              "a pool of %s needs a device",
                              pen_mem_name(p->mem));
@@ -138,13 +215,82 @@ static enum pen_status check_params(const struct stk_pool_params *p,
     return PEN_OK;
 }
 
-static enum pen_status no_bookkeeping(const char *owner, uint32_t blocks,
+static enum pen_status no_bookkeeping(const char *owner, uint64_t blocks,
                                       struct pen_error *err)
 {
     return pen_error_set(err, PEN_E_NOMEM, 0, owner,
-                         "no host memory for the bookkeeping of %u blocks "
+                         "no host memory for the bookkeeping of %llu blocks "
                          "(%zu bytes each)",
-                         blocks, sizeof(struct stk_buffer));
+                         (unsigned long long)blocks, sizeof(struct place));
+}
+
+// The pool with its places, but without blocks.
+static enum pen_status make_storage(const struct stk_pool_params *p,
+                                    const struct stk_mem_type *type,
+                                    struct stk_pool **out,
+                                    struct pen_error *err)
+{
+    const char *owner = p->owner ? p->owner : "pool";
+    const size_t owner_bytes = strlen(owner) + 1;
+    const uint64_t capacity = (uint64_t)p->blocks + p->more_blocks;
+    size_t bytes = 0, places = 0;
+    if (capacity > UINT32_MAX ||
+        !stk_mul((size_t)capacity, sizeof(struct place), &places) ||
+        !stk_align(sizeof(struct stk_pool) + owner_bytes, LINE, &bytes))
+        return no_bookkeeping(owner, capacity, err);
+    struct stk_pool *pool = aligned_alloc(LINE, bytes);
+    if (!pool)
+        return no_bookkeeping(owner, capacity, err);
+    memset(pool, 0, bytes);
+    pool->places = aligned_alloc(LINE, places);
+    if (!pool->places) {
+        free(pool);
+        return no_bookkeeping(owner, capacity, err);
+    }
+
+    memcpy(pool->owner, owner, owner_bytes);
+    pool->type = type;
+    pool->source = (struct stk_mem_source){
+        .dev = p->dev,
+        .ledger = p->ledger,
+        .owner = pool->owner,
+        .reserve = p->mem == PEN_MEM_CUDA_DEVICE ? p->reserve_bytes : 0,
+        .kind = p->kind,
+    };
+    pool->can_grow = type->caps & STK_MEM_GROW && pool->source.reserve &&
+                     stk_region_possible(p->dev);
+    pool->capacity = (uint32_t)capacity;
+    atomic_init(&pool->block_bytes, p->block_bytes);
+    atomic_init(&pool->holds, 1);
+    pool->returned = p->returned;
+    pool->cookie = p->cookie;
+    pthread_mutex_init(&pool->memory, NULL);
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->quiet, NULL);
+    for (uint32_t i = 0; i < pool->capacity; i++) {
+        struct stk_buffer *buffer = buffer_at(pool, i);
+        stk_buffer_init(buffer, p->mem);
+        atomic_init(&buffer->refs, 0);
+        buffer->number = i;
+        buffer->pool = pool;
+    }
+    *out = pool;
+    return PEN_OK;
+}
+
+// Put a block into each of the next `count` places.
+static enum pen_status add_blocks(struct stk_pool *pool, uint32_t count,
+                                  struct pen_error *err)
+{
+    const uint32_t all = atomic_load(&pool->blocks) + count;
+    for (uint32_t i = all - count; i < all; i++) {
+        struct stk_buffer *buffer = buffer_at(pool, i);
+        PEN_TRY(fill(pool, buffer, atomic_load(&pool->block_bytes), all, err));
+        atomic_fetch_add_explicit(&pool->holds, 1, memory_order_relaxed);
+        atomic_store(&buffer->place, FREE);
+        atomic_store(&pool->blocks, i + 1);
+    }
+    return PEN_OK;
 }
 
 enum pen_status stk_pool_create(const struct stk_pool_params *p,
@@ -152,61 +298,18 @@ enum pen_status stk_pool_create(const struct stk_pool_params *p,
 {
     *out = NULL;
     const struct stk_mem_type *type = stk_mem_type(p->mem);
+    struct stk_pool *pool = NULL;
     PEN_TRY(check_params(p, type, err));
-
-    const char *owner = p->owner ? p->owner : "pool";
-    const size_t owner_bytes = strlen(owner) + 1;
-    struct stk_pool *pool = calloc(1, sizeof(*pool) + owner_bytes);
-    if (!pool)
-        return no_bookkeeping(owner, p->blocks, err);
-    pool->buffers = calloc(p->blocks, sizeof(*pool->buffers));
-    if (!pool->buffers) {
-        free(pool);
-        return no_bookkeeping(owner, p->blocks, err);
+    PEN_TRY(make_storage(p, type, &pool, err));
+    const enum pen_status st = add_blocks(pool, p->blocks, err);
+    if (st) {
+        stk_pool_destroy(&pool);
+        return st;
     }
-    memcpy(pool->owner, owner, owner_bytes);
-    pool->type = type;
-    pool->source = (struct stk_mem_source){
-        .dev = p->dev,
-        .ledger = p->ledger,
-        .owner = pool->owner,
-        .reserve = p->reserve_bytes,
-        .kind = p->kind,
-    };
-    atomic_init(&pool->block_bytes, p->block_bytes);
-    pool->blocks = p->blocks;
-    pool->returned = p->returned;
-    pool->cookie = p->cookie;
-    pthread_mutex_init(&pool->lock, NULL);
-    pthread_cond_init(&pool->quiet, NULL);
-    for (uint32_t i = 0; i < p->blocks; i++) {
-        stk_buffer_init(&pool->buffers[i], p->mem);
-        pool->buffers[i].pool = pool;
-    }
-
-    for (uint32_t i = 0; i < p->blocks; i++) {
-        const enum pen_status st =
-            fill(pool, &pool->buffers[i], p->block_bytes, err);
-        if (st) {
-            while (i--)
-                drop_memory(pool, &pool->buffers[i]);
-            free_storage(pool);
-            return st;
-        }
-        append(pool, &pool->buffers[i]);
-    }
+    pool->gone = p->gone;
+    pool->gone_cookie = p->gone_cookie;
     *out = pool;
     return PEN_OK;
-}
-
-// One buffer less keeps the storage of a closed pool.
-static void release_use(struct stk_pool *pool)
-{
-    pthread_mutex_lock(&pool->lock);
-    const bool last = --pool->in_use == 0;
-    pthread_mutex_unlock(&pool->lock);
-    if (last)
-        free_storage(pool);
 }
 
 void stk_pool_destroy(struct stk_pool **handle)
@@ -218,62 +321,154 @@ void stk_pool_destroy(struct stk_pool **handle)
 
     pthread_mutex_lock(&pool->lock);
     pool->closed = true;
-    pool->in_use++;  // ours: keeps the storage until the free blocks are gone
     while (pool->calling)
         pthread_cond_wait(&pool->quiet, &pool->lock);
-    struct stk_buffer *buffer = pool->first;
-    pool->first = pool->last = NULL;
     pthread_mutex_unlock(&pool->lock);
 
-    for (; buffer; buffer = buffer->next) {
-        stk_buffer_settle(buffer);
-        drop_memory(pool, buffer);
+    const uint32_t blocks = atomic_load(&pool->blocks);
+    for (uint32_t i = 0; i < blocks; i++) {
+        struct stk_buffer *buffer = buffer_at(pool, i);
+        if (atomic_fetch_add(&buffer->place, ORPHAN + INSIDE) & FREE) {
+            stk_buffer_settle(buffer);
+            drop_memory(pool, buffer);
+        }
+        leave(buffer);
     }
-    release_use(pool);
+    let_go(pool);
+}
+
+// --- giving -----------------------------------------------------------------
+
+// Tell who waits for a block.
+static void tell(struct stk_pool *pool)
+{
+    if (!atomic_load(&pool->waiting) || !atomic_exchange(&pool->waiting, false))
+        return;
+    pthread_mutex_lock(&pool->lock);
+    if (pool->closed) {
+        pthread_mutex_unlock(&pool->lock);
+        return;
+    }
+    pool->calling++;
+    pthread_mutex_unlock(&pool->lock);
+    pool->returned(pool->cookie);
+    pthread_mutex_lock(&pool->lock);
+    if (!--pool->calling)
+        pthread_cond_broadcast(&pool->quiet);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static void release_late(struct stk_buffer *buffer)
 {
-    struct stk_pool *pool = buffer->pool;
-    drop_memory(pool, buffer);
-    release_use(pool);
+    drop_memory(buffer->pool, buffer);
+    leave(buffer);
 }
 
 void stk_pool_give(struct stk_buffer *buffer)
 {
-    struct stk_pool *pool = buffer->pool;
-    pthread_mutex_lock(&pool->lock);
-    if (pool->closed) {
-        pthread_mutex_unlock(&pool->lock);
+    if (atomic_fetch_add(&buffer->place, FREE + INSIDE) & ORPHAN) {
         stk_buffer_when_unused(buffer, release_late);
         return;
     }
-    append(pool, buffer);
-    pool->in_use--;
-    notify_and_unlock(pool);
+    tell(buffer->pool);
+    leave(buffer);
 }
 
-// --- use --------------------------------------------------------------------
-
-// Choose a free buffer; NULL if none can be given now. Needs the lock.
-static struct stk_buffer *choose(struct stk_pool *pool, size_t block_bytes,
-                                 const struct stk_stream *stream,
-                                 struct stk_point *wait)
+// Give back what was taken out only to look at it or to work on it, by somebody
+// who keeps the pool alive. tell() has to follow, without a lock.
+static void put_back(struct stk_buffer *buffer)
 {
-    struct stk_buffer *before = NULL;
-    for (struct stk_buffer *b = pool->first; b; before = b, b = b->next) {
+    atomic_fetch_add(&buffer->place, FREE);
+}
+
+// --- taking -----------------------------------------------------------------
+
+// Where a thread begins to look. Nearly always at the first place, so that a
+// pool uses no more blocks than it needs, the one that came back last again;
+// but threads that got into each other's way part.
+static _Thread_local uint32_t first_place;
+
+static void part(void)
+{
+    static _Atomic uint32_t next;
+    first_place = 1 + atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
+}
+
+static bool is_free(const struct stk_buffer *buffer)
+{
+    return atomic_load(&buffer->place) & FREE;
+}
+
+static bool claim(struct stk_buffer *buffer)
+{
+    uint32_t place = atomic_load(&buffer->place);
+    while (place & FREE) {
+        if (atomic_compare_exchange_weak(&buffer->place, &place, place & ~FREE))
+            return true;
+    }
+    part();
+    return false;
+}
+
+// Who takes, and what he is content with.
+struct want {
+    const struct stk_stream *stream;  // NULL: the host
+    size_t bytes;
+    bool patient;  // the stream may wait for other streams
+};
+
+// Whether a free block will do. If not, *wait may be a point to wait for.
+static bool suits(const struct stk_pool *pool, struct stk_buffer *buffer,
+                  const struct want *want, struct stk_point *wait)
+{
+    *wait = (struct stk_point){ 0 };
+    if (stk_buffer_bytes(buffer) < want->bytes) {
         // Memory of the old size is given back, which is done by the host.
+        return can_extend(pool, want->bytes) ||
+               stk_buffer_unused(buffer, STK_WAIT_GROW, wait);
+    }
+    if (!want->stream)
+        return stk_buffer_host_ready(buffer, PEN_WRITE, wait);
+    return want->patient || stk_buffer_free_for(buffer, want->stream);
+}
+
+static struct stk_buffer *look(struct stk_pool *pool, const struct want *want,
+                               struct stk_point *wait)
+{
+    const uint32_t blocks = atomic_load(&pool->blocks);
+    uint32_t at = first_place % blocks;
+    for (uint32_t i = 0; i < blocks; i++, at = at + 1 < blocks ? at + 1 : 0) {
+        struct stk_buffer *buffer = buffer_at(pool, at);
+        if (!is_free(buffer))
+            continue;
         struct stk_point point;
-        const bool fits = b->block.bytes >= block_bytes;
-        if (stream && fits)
-            return unlink_after(pool, before);
-        if (fits ? stk_buffer_host_ready(b, PEN_WRITE, &point)
-                 : stk_buffer_unused(b, STK_WAIT_GROW, &point))
-            return unlink_after(pool, before);
+        if (suits(pool, buffer, want, &point)) {
+            if (!claim(buffer))
+                continue;
+            // It may have been used again since.
+            if (suits(pool, buffer, want, &point))
+                return buffer;
+            put_back(buffer);
+            tell(pool);
+        }
         if (!wait->stream)
             *wait = point;
     }
     return NULL;
+}
+
+// Take out a block; NULL if there is none, or *wait is to be waited for.
+static struct stk_buffer *choose(struct stk_pool *pool, struct want *want,
+                                 struct stk_point *wait)
+{
+    struct stk_buffer *buffer = look(pool, want, wait);
+    want->patient = true;
+    if (!buffer && want->stream)
+        buffer = look(pool, want, wait);
+    if (buffer || wait->stream || !pool->returned)
+        return buffer;
+    atomic_store(&pool->waiting, true);
+    return look(pool, want, wait);
 }
 
 // Clear fresh device memory. PEN_AGAIN with *wait when the stream has no place
@@ -282,10 +477,11 @@ static enum pen_status clear(struct stk_buffer *buffer,
                              struct stk_stream *stream, struct stk_point *wait,
                              struct pen_error *err)
 {
+    const size_t from = buffer->cleared, to = stk_buffer_bytes(buffer);
     if (!stk_stream_has_room(stream, 0, wait))
         return PEN_AGAIN;
-    PEN_TRY(stk_stream_fill(stream, buffer->block.address, 0,
-                            buffer->block.bytes, err));
+    PEN_TRY(stk_stream_fill(stream, buffer->block.address + from, 0, to - from,
+                            err));
 
     struct stk_point point;
     enum pen_status st = PEN_AGAIN;
@@ -296,33 +492,75 @@ static enum pen_status clear(struct stk_buffer *buffer,
     }
     PEN_TRY(st);
     stk_buffer_used(buffer, point, PEN_WRITE);
-    buffer->cleared = true;
+    buffer->cleared = to;
     return PEN_OK;
 }
 
 static enum pen_status check_device(const struct stk_pool *pool,
                                     struct pen_error *err)
 {
-    if (!pool->type->needs_device || !stk_device_lost(pool->source.dev))
+    if (!pool->source.dev || pool->type->type == PEN_MEM_HOST ||
+        !stk_device_lost(pool->source.dev))
         return PEN_OK;
     return pen_error_set(err, PEN_E_LOST, 0, pool->owner,
                          "no buffer is given: the device was lost by an "
                          "earlier error");
 }
 
-// Make a buffer that was chosen fit for its user; what fails may be tried
+// Give a block that was taken out memory of the pool's size.
+static enum pen_status refit(struct stk_pool *pool, struct stk_buffer *buffer,
+                             size_t bytes, struct stk_point *wait,
+                             struct pen_error *err)
+{
+    pthread_mutex_lock(&pool->memory);
+    enum pen_status st = PEN_E_UNSUPPORTED;
+    if (stk_buffer_bytes(buffer) >= bytes)
+        st = PEN_OK;  // stk_pool_grow() was here meanwhile
+    else if (can_extend(pool, bytes))
+        st = extend(pool, buffer, bytes, err);
+    if (st == PEN_E_UNSUPPORTED) {
+        st = PEN_AGAIN;
+        if (stk_buffer_unused(buffer, STK_WAIT_GROW, wait)) {
+            st = fill(pool, buffer, bytes, atomic_load(&pool->blocks), err);
+            if (!st)
+                atomic_fetch_add_explicit(&pool->grown, 1,
+                                          memory_order_relaxed);
+        }
+    }
+    pthread_mutex_unlock(&pool->memory);
+    return st;
+}
+
+// Make a buffer that was taken out fit for its user; what fails may be tried
 // again.
 static enum pen_status prepare(struct stk_pool *pool, struct stk_buffer *buffer,
-                               size_t block_bytes, struct stk_stream *stream,
+                               size_t bytes, struct stk_stream *stream,
                                struct stk_point *wait, struct pen_error *err)
 {
-    if (buffer->block.bytes < block_bytes)
-        PEN_TRY(fill(pool, buffer, block_bytes, err));
+    if (stk_buffer_bytes(buffer) < bytes)
+        PEN_TRY(refit(pool, buffer, bytes, wait, err));
     if (!stream)
-        return PEN_OK;
-    if (pool->type->type == PEN_MEM_CUDA_DEVICE && !buffer->cleared)
-        PEN_TRY(clear(buffer, stream, wait, err));
-    return stk_buffer_stream_ready(buffer, stream, PEN_WRITE, err);
+        return stk_buffer_host_ready(buffer, PEN_WRITE, wait) ? PEN_OK
+                                                              : PEN_AGAIN;
+    PEN_TRY(stk_buffer_stream_ready(buffer, stream, PEN_WRITE, err));
+    const bool device = buffer->block.on_stream && !buffer->block.host;
+    if (device && buffer->cleared < stk_buffer_bytes(buffer))
+        return clear(buffer, stream, wait, err);
+    return PEN_OK;
+}
+
+static void count_take(struct stk_pool *pool, struct stk_buffer *buffer)
+{
+    // Only who has the buffer writes here.
+    const uint64_t takes =
+        atomic_load_explicit(&buffer->takes, memory_order_relaxed);
+    atomic_store_explicit(&buffer->takes, takes + 1, memory_order_relaxed);
+    // The first place that is free was taken: all before it are needed.
+    uint32_t most = atomic_load_explicit(&pool->most, memory_order_relaxed);
+    while (
+        buffer->number >= most &&
+        !atomic_compare_exchange_weak(&pool->most, &most, buffer->number + 1))
+        ;
 }
 
 enum pen_status stk_pool_take(struct stk_pool *pool, struct stk_stream *stream,
@@ -333,104 +571,140 @@ enum pen_status stk_pool_take(struct stk_pool *pool, struct stk_stream *stream,
     *wait = (struct stk_point){ 0 };
     PEN_TRY(check_device(pool, err));
 
-    pthread_mutex_lock(&pool->lock);
-    const size_t block_bytes = atomic_load(&pool->block_bytes);
-    struct stk_buffer *buffer = choose(pool, block_bytes, stream, wait);
-    if (!buffer) {
-        pool->waits++;
-        pthread_mutex_unlock(&pool->lock);
-        return PEN_AGAIN;
+    struct want want = {
+        .stream = stream,
+        .bytes = atomic_load_explicit(&pool->block_bytes, memory_order_relaxed),
+    };
+    enum pen_status st = PEN_AGAIN;
+    struct stk_buffer *buffer = choose(pool, &want, wait);
+    if (buffer) {
+        *wait = (struct stk_point){ 0 };
+        st = prepare(pool, buffer, want.bytes, stream, wait, err);
+        if (st) {
+            put_back(buffer);
+            tell(pool);
+        }
     }
-    *wait = (struct stk_point){ 0 };
-    pool->in_use++;
-    pthread_mutex_unlock(&pool->lock);
-
-    const bool stale = buffer->block.bytes < block_bytes;
-    const enum pen_status st =
-        prepare(pool, buffer, block_bytes, stream, wait, err);
-
-    pthread_mutex_lock(&pool->lock);
-    if (stale && buffer->block.bytes >= block_bytes)
-        pool->grown++;
-    if (st) {
-        append(pool, buffer);
-        pool->in_use--;
-        pool->waits += st == PEN_AGAIN;
-        // Who waits for a point is not told that a buffer came back: it would
-        // ask again at once, and be told again.
-        if (st == PEN_AGAIN)
-            pthread_mutex_unlock(&pool->lock);
-        else
-            notify_and_unlock(pool);
+    if (st == PEN_AGAIN)
+        atomic_fetch_add_explicit(&pool->waits, 1, memory_order_relaxed);
+    if (st)
         return st;
-    }
-    pool->takes++;
-    if (pool->in_use > pool->max_in_use)
-        pool->max_in_use = pool->in_use;
-    pthread_mutex_unlock(&pool->lock);
-
+    count_take(pool, buffer);
     atomic_store_explicit(&buffer->refs, 1, memory_order_relaxed);
     *out = buffer;
     return PEN_OK;
 }
 
-enum pen_status stk_pool_grow(struct stk_pool *pool, size_t block_bytes,
-                              struct pen_error *err)
+// --- more and larger blocks -------------------------------------------------
+
+enum pen_status stk_pool_add(struct stk_pool *pool, uint32_t blocks,
+                             struct pen_error *err)
 {
-    pthread_mutex_lock(&pool->lock);
-    if (block_bytes <= atomic_load(&pool->block_bytes)) {
-        pthread_mutex_unlock(&pool->lock);
-        return PEN_OK;
-    }
-    atomic_store(&pool->block_bytes, block_bytes);
-    struct stk_buffer *list = NULL, *before = NULL, *b = pool->first;
-    while (b) {
-        struct stk_buffer *next = b->next;
-        if (stk_buffer_unused(b, STK_WAIT_GROW, NULL)) {
-            unlink_after(pool, before);
-            b->next = list;
-            list = b;
-        } else {
-            before = b;
-        }
-        b = next;
-    }
-    pthread_mutex_unlock(&pool->lock);
-
-    // All old memory first: the new blocks may need its place.
-    for (b = list; b; b = b->next)
-        drop_memory(pool, b);
+    pthread_mutex_lock(&pool->memory);
+    const uint32_t before = atomic_load(&pool->blocks);
     enum pen_status st = PEN_OK;
-    uint64_t grown = 0;
-    for (b = list; b && !st; b = b->next) {
-        st = fill(pool, b, block_bytes, err);
-        grown += !st;
+    if (blocks > pool->capacity - before) {
+        st = pen_error_set(err, PEN_E_LIMIT, 0, pool->owner,
+                           "a pool of %u blocks cannot get %u more: it was "
+                           "made for at most %u",
+                           before, blocks, pool->capacity);
+    } else {
+        st = add_blocks(pool, blocks, err);
     }
-
-    pthread_mutex_lock(&pool->lock);
-    pool->grown += grown;
-    while (list) {
-        b = list;
-        list = b->next;
-        append(pool, b);
-    }
-    notify_and_unlock(pool);
+    const bool more = atomic_load(&pool->blocks) > before;
+    pthread_mutex_unlock(&pool->memory);
+    if (more)
+        tell(pool);
     return st;
 }
 
+// Make all blocks that can be larger where they lie.
+static enum pen_status extend_all(struct stk_pool *pool, size_t bytes,
+                                  struct pen_error *err)
+{
+    const uint32_t blocks = atomic_load(&pool->blocks);
+    for (uint32_t i = 0; i < blocks && can_extend(pool, bytes); i++) {
+        struct stk_buffer *buffer = buffer_at(pool, i);
+        if (stk_buffer_bytes(buffer) >= bytes)
+            continue;
+        const enum pen_status st = extend(pool, buffer, bytes, err);
+        if (st && st != PEN_E_UNSUPPORTED)
+            return st;
+    }
+    return PEN_OK;
+}
+
+// Take out the free blocks that are too small and not in use by any stream.
+static struct stk_buffer *take_small(struct stk_pool *pool, size_t bytes)
+{
+    struct stk_buffer *list = NULL;
+    const uint32_t blocks = atomic_load(&pool->blocks);
+    for (uint32_t i = blocks; i--;) {
+        struct stk_buffer *buffer = buffer_at(pool, i);
+        if (stk_buffer_bytes(buffer) >= bytes || !is_free(buffer) ||
+            !claim(buffer))
+            continue;
+        if (stk_buffer_unused(buffer, STK_WAIT_GROW, NULL)) {
+            buffer->next = list;
+            list = buffer;
+        } else {
+            put_back(buffer);
+        }
+    }
+    return list;
+}
+
+static enum pen_status replace(struct stk_pool *pool, struct stk_buffer *list,
+                               size_t bytes, struct pen_error *err)
+{
+    // All old memory first: the new blocks may need its place.
+    for (struct stk_buffer *b = list; b; b = b->next)
+        drop_memory(pool, b);
+    enum pen_status st = PEN_OK;
+    while (list) {
+        struct stk_buffer *buffer = list;
+        list = buffer->next;
+        if (!st) {
+            st = fill(pool, buffer, bytes, atomic_load(&pool->blocks), err);
+            atomic_fetch_add_explicit(&pool->grown, !st, memory_order_relaxed);
+        }
+        put_back(buffer);
+    }
+    return st;
+}
+
+enum pen_status stk_pool_grow(struct stk_pool *pool, size_t block_bytes,
+                              struct pen_error *err)
+{
+    enum pen_status st = PEN_OK;
+    pthread_mutex_lock(&pool->memory);
+    if (block_bytes > atomic_load(&pool->block_bytes)) {
+        atomic_store(&pool->block_bytes, block_bytes);
+        st = extend_all(pool, block_bytes, err);
+        if (!st)
+            st = replace(pool, take_small(pool, block_bytes), block_bytes, err);
+    }
+    pthread_mutex_unlock(&pool->memory);
+    tell(pool);
+    return st;
+}
+
+// --- what it says -----------------------------------------------------------
+
 void stk_pool_stats(struct stk_pool *pool, struct stk_pool_stats *out)
 {
-    pthread_mutex_lock(&pool->lock);
     *out = (struct stk_pool_stats){
         .block_bytes = atomic_load(&pool->block_bytes),
-        .blocks = pool->blocks,
-        .in_use = pool->in_use,
-        .max_in_use = pool->max_in_use,
-        .takes = pool->takes,
-        .waits = pool->waits,
-        .grown = pool->grown,
+        .blocks = atomic_load(&pool->blocks),
+        .max_in_use = atomic_load(&pool->most),
+        .waits = atomic_load(&pool->waits),
+        .grown = atomic_load(&pool->grown),
     };
-    pthread_mutex_unlock(&pool->lock);
+    for (uint32_t i = 0; i < out->blocks; i++) {
+        const struct stk_buffer *buffer = buffer_at(pool, i);
+        out->in_use += !is_free(buffer);
+        out->takes += atomic_load(&buffer->takes);
+    }
 }
 
 size_t stk_pool_block_bytes(const struct stk_pool *pool)
@@ -441,4 +715,9 @@ size_t stk_pool_block_bytes(const struct stk_pool *pool)
 struct pen_device *stk_pool_device(const struct stk_pool *pool)
 {
     return pool->source.dev;
+}
+
+const struct stk_mem_source *stk_pool_source(const struct stk_pool *pool)
+{
+    return &pool->source;
 }

@@ -4,10 +4,10 @@
 // A planned pool: equally sized buffers of one memory type for one output
 // pin, counted by the plan, so that the steady state makes no driver calls
 // for memory. Free blocks lie in shared places that every thread can reach (no
-// thread keeps one to itself, so none is stranded); taking and giving is one
-// atomic exchange each where threads do not meet. Outstanding buffers keep the
-// pool's storage alive: destroying a pool while buffers are in flight is
-// allowed and leaks nothing.
+// thread keeps one to itself, so none is stranded); taking and giving needs no
+// lock, and where threads do not meet no more than the block's own cache line.
+// Outstanding buffers keep the pool's storage alive: destroying a pool while
+// buffers are in flight is allowed and leaks nothing.
 
 #include "buffer.h"
 
@@ -28,6 +28,10 @@ struct stk_pool_params {
     // again. May be NULL. Not called any more once the pool is destroyed.
     void (*returned)(void *cookie);
     void *cookie;
+    // Called at the very end, when the pool is destroyed and its last buffer
+    // gone: then device and ledger are no longer borrowed. May be NULL.
+    void (*gone)(void *cookie);
+    void *gone_cookie;
 };
 
 // All blocks are allocated now. On failure *out is NULL and nothing stays.
@@ -78,7 +82,11 @@ stk_pool_grow(struct stk_pool *pool, size_t block_bytes, struct pen_error *err);
 
 struct stk_pool_stats {
     size_t block_bytes;
-    uint32_t blocks, in_use, max_in_use;
+    uint32_t blocks, in_use;
+    // Most blocks that were needed at once: referred to, or not to be written
+    // yet because a stream uses them. Threads that take from one pool at the
+    // same time may have used a few more than needed.
+    uint32_t max_in_use;
     uint64_t takes;  // buffers given
     uint64_t waits;  // PEN_AGAIN
     uint64_t grown;  // blocks replaced by larger ones
@@ -88,6 +96,7 @@ size_t stk_pool_block_bytes(const struct stk_pool *pool);
 
 // The device of HOST_PINNED and CUDA_DEVICE blocks, else what was given.
 struct pen_device *stk_pool_device(const struct stk_pool *pool);
+const struct stk_mem_source *stk_pool_source(const struct stk_pool *pool);
 
 // For stk_buffer_unref(): the last reference of one of the pool's is gone.
 void stk_pool_give(struct stk_buffer *buffer);
