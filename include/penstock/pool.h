@@ -9,12 +9,13 @@ PEN_BEGIN
 
 // Memory for programs that call CUDA themselves: a pool of page-locked host
 // memory or of device memory, as fast as a pointer pop once it is warm. Sizes
-// are rounded up to classes: multiples of 64 bytes up to 1 KiB (of device memory
-// of 256 bytes up to 2 KiB), then eight per power of two, so that less than
-// 12.5 % of a larger block is waste. Blocks that came back are kept per thread
-// and are given again without a call of the driver; what a thread keeps others
-// get before an allocation fails. Blocks below 64 KiB are cut from pieces of
-// 64 KiB to 1 MiB, which go back to the driver as a whole. No block moves.
+// are rounded up to classes: multiples of 64 bytes up to 1 KiB (of device
+// memory of 256 bytes up to 2 KiB), then eight per power of two, so that less
+// than 12.5 % of a larger block is waste. Blocks that came back are kept per
+// thread and are given again without a call of the driver; what a thread keeps
+// others get before an allocation fails. Blocks below 64 KiB are cut from
+// pieces of 64 KiB to 1 MiB, which go back to the driver as a whole. No block
+// moves.
 //
 // A block that is freed may be given to anybody at once: free it only when no
 // copy or kernel that was queued still uses it.

@@ -1,0 +1,270 @@
+// Free blocks that somebody else could use: the stack of a class, what threads
+// keep, and what goes back to the driver.
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "size_pool_priv.h"
+
+int64_t stk_size_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+void stk_size_push(struct stk_size_class *cls, struct stk_size_block *block,
+                   int64_t since)
+{
+    // Who asked for the time first may come second to the lock.
+    if (cls->idle_count && cls->idle[cls->idle_count - 1].since > since)
+        since = cls->idle[cls->idle_count - 1].since;
+    cls->idle[cls->idle_count++] =
+        (struct stk_idle_block){ .block = block, .since = since };
+}
+
+// --- what threads keep ------------------------------------------------------
+
+struct stk_size_block *stk_size_steal(struct stk_size_class *cls)
+{
+    for (unsigned i = 1; i <= STK_SHARDS; i++) {
+        for (unsigned j = 0; j < STK_MAX_SLOTS; j++) {
+            struct stk_size_block *block = atomic_load_explicit(
+                &cls->line[i].slot[j], memory_order_relaxed);
+            if (block)
+                block = atomic_exchange(&cls->line[i].slot[j], NULL);
+            if (block)
+                return block;
+        }
+    }
+    return NULL;
+}
+
+// Move blocks of lines to the stack: all, or those that were not used since
+// the last sweep. Class lock.
+static void sweep(struct stk_size_class *cls, int64_t now, bool all)
+{
+    for (unsigned i = 1; i <= STK_SHARDS; i++) {
+        for (unsigned j = 0; j < STK_MAX_SLOTS; j++) {
+            struct stk_size_block *block = atomic_load(&cls->line[i].slot[j]);
+            if (!block)
+                continue;
+            // It may be taken meanwhile, but does not leave the class.
+            const uint64_t takes = atomic_load(&block->takes);
+            const bool idle = block->seen == takes;
+            block->seen = takes;
+            if (idle || all)
+                block = atomic_exchange(&cls->line[i].slot[j], NULL);
+            if ((idle || all) && block)
+                stk_size_push(cls, block, now);
+        }
+    }
+}
+
+void stk_size_empty_lines(struct stk_size_class *cls)
+{
+    pthread_mutex_lock(&cls->lock);
+    sweep(cls, stk_size_clock(), true);
+    pthread_mutex_unlock(&cls->lock);
+}
+
+// --- idle spans -------------------------------------------------------------
+
+static struct stk_size_class *class_at(struct stk_size_pool *pool, unsigned i)
+{
+    return atomic_load_explicit(&pool->classes[i], memory_order_acquire);
+}
+
+// Note for each span of the stack how many of its blocks lie there and since
+// when the last one does. Class lock, reclaim.
+static void count_idle(struct stk_size_class *cls)
+{
+    for (size_t i = 0; i < cls->idle_count; i++)
+        cls->idle[i].block->span->idle = 0;
+    for (size_t i = 0; i < cls->idle_count; i++) {
+        struct stk_span *span = cls->idle[i].block->span;
+        span->idle++;
+        span->idle_since = cls->idle[i].since;
+    }
+}
+
+static bool is_idle(const struct stk_span *span)
+{
+    return span->idle == span->count;
+}
+
+// When the longest idle span became so; INT64_MAX: there is none.
+static int64_t oldest_idle(struct stk_size_class *cls)
+{
+    int64_t oldest = INT64_MAX;
+    pthread_mutex_lock(&cls->lock);
+    count_idle(cls);
+    for (size_t i = 0; i < cls->idle_count; i++) {
+        const struct stk_span *span = cls->idle[i].block->span;
+        if (is_idle(span) && span->idle_since < oldest)
+            oldest = span->idle_since;
+    }
+    pthread_mutex_unlock(&cls->lock);
+    return oldest;
+}
+
+// Take spans off the stack that are idle since `before` or longer, until they
+// make `bytes`. Reclaim.
+static struct stk_span *take_idle(struct stk_size_class *cls, int64_t before,
+                                  uint64_t bytes)
+{
+    struct stk_span *chain = NULL;
+    pthread_mutex_lock(&cls->lock);
+    count_idle(cls);
+    uint64_t taken = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < cls->idle_count; i++) {
+        struct stk_span *span = cls->idle[i].block->span;
+        if (span->idle == UINT32_MAX)
+            continue;  // another block of it was met before
+        if (!is_idle(span) || span->idle_since > before || taken >= bytes) {
+            cls->idle[kept++] = cls->idle[i];
+            continue;
+        }
+        taken += span->bytes;
+        span->idle = UINT32_MAX;
+        span->chain = chain;
+        chain = span;
+    }
+    cls->idle_count = kept;
+    pthread_mutex_unlock(&cls->lock);
+    return chain;
+}
+
+struct stk_span *stk_size_take_idle(struct stk_size_class *cls)
+{
+    return take_idle(cls, INT64_MAX, UINT64_MAX);
+}
+
+uint64_t stk_size_reclaim(struct stk_size_pool *pool, uint64_t bytes)
+{
+    uint64_t gone = 0;
+    pthread_mutex_lock(&pool->reclaim);
+    for (unsigned i = 0; i < STK_CLASSES; i++) {
+        struct stk_size_class *cls = class_at(pool, i);
+        if (cls)
+            stk_size_empty_lines(cls);
+    }
+    for (unsigned i = 0; i < STK_CLASSES && bytes == UINT64_MAX; i++) {
+        struct stk_size_class *cls = class_at(pool, i);
+        if (cls)
+            gone += stk_size_release(pool, stk_size_take_idle(cls));
+    }
+    while (gone < bytes) {
+        struct stk_size_class *from = NULL;
+        int64_t oldest = INT64_MAX;
+        for (unsigned i = 0; i < STK_CLASSES; i++) {
+            struct stk_size_class *cls = class_at(pool, i);
+            const int64_t since = cls ? oldest_idle(cls) : INT64_MAX;
+            if (since < oldest) {
+                oldest = since;
+                from = cls;
+            }
+        }
+        if (!from)
+            break;
+        gone += stk_size_release(pool, take_idle(from, oldest, bytes - gone));
+    }
+    pthread_mutex_unlock(&pool->reclaim);
+    return gone;
+}
+
+void stk_size_maintain(struct stk_size_pool *pool)
+{
+    if (pool->decay_ns < 0)
+        return;
+    const int64_t now = stk_size_clock();
+    if (now < atomic_load_explicit(&pool->next_sweep, memory_order_relaxed) ||
+        pthread_mutex_trylock(&pool->reclaim))
+        return;
+    atomic_store(&pool->next_sweep, now + pool->decay_ns / 4);
+    for (unsigned i = 0; i < STK_CLASSES; i++) {
+        struct stk_size_class *cls = class_at(pool, i);
+        if (!cls)
+            continue;
+        pthread_mutex_lock(&cls->lock);
+        sweep(cls, now, false);
+        pthread_mutex_unlock(&cls->lock);
+        stk_size_release(pool,
+                         take_idle(cls, now - pool->decay_ns, UINT64_MAX));
+    }
+    pthread_mutex_unlock(&pool->reclaim);
+}
+
+// --- telling ----------------------------------------------------------------
+
+void stk_size_measure(struct stk_size_pool *pool, struct stk_size_use *out)
+{
+    *out = (struct stk_size_use){ 0 };
+    pthread_mutex_lock(&pool->spans_lock);
+    out->takes = pool->gone_takes;
+    for (struct stk_span *span = pool->spans; span; span = span->next) {
+        const size_t bytes = atomic_load(&span->cls)->bytes;
+        for (uint32_t i = 0; i < span->count; i++) {
+            struct stk_size_block *block = &span->blocks[i];
+            out->takes +=
+                atomic_load_explicit(&block->takes, memory_order_relaxed);
+            if (!atomic_load(&block->out))
+                continue;
+            out->live++;
+            out->used +=
+                atomic_load_explicit(&block->asked, memory_order_relaxed);
+            out->block_bytes += bytes;
+        }
+    }
+    pthread_mutex_unlock(&pool->spans_lock);
+}
+
+uint64_t stk_size_count_free(struct stk_size_class *cls)
+{
+    pthread_mutex_lock(&cls->lock);
+    uint64_t count = cls->idle_count;
+    for (unsigned i = 1; i <= STK_SHARDS; i++) {
+        for (unsigned j = 0; j < STK_MAX_SLOTS; j++)
+            count += atomic_load(&cls->line[i].slot[j]) != NULL;
+    }
+    pthread_mutex_unlock(&cls->lock);
+    return count;
+}
+
+void stk_size_describe(struct stk_size_pool *pool, struct stk_text *text)
+{
+    enum { LISTED = 4 };  // the largest classes; of the others the sum
+    uint64_t counts[LISTED], total = 0, others = 0;
+    size_t sizes[LISTED];
+    unsigned listed = 0;
+    for (unsigned i = STK_CLASSES; i--;) {
+        struct stk_size_class *cls = class_at(pool, i);
+        const uint64_t count = cls ? stk_size_count_free(cls) : 0;
+        if (!count)
+            continue;
+        total += count;
+        if (listed < LISTED) {
+            counts[listed] = count;
+            sizes[listed++] = cls->bytes;
+        } else {
+            others += count;
+        }
+    }
+    if (!total) {
+        stk_text_add(text, "no block free");
+        return;
+    }
+    stk_text_addf(text, "%llu blocks free (", (unsigned long long)total);
+    for (unsigned i = 0; i < listed; i++) {
+        char size[32];
+        stk_format_size(sizes[i], size, sizeof(size));
+        stk_text_addf(text, "%s%llu of %s", i ? ", " : "",
+                      (unsigned long long)counts[i], size);
+    }
+    if (others)
+        stk_text_addf(text, ", %llu smaller", (unsigned long long)others);
+    char largest[32];
+    stk_format_size(sizes[0], largest, sizeof(largest));
+    stk_text_addf(text, "), the largest %s", largest);
+}
