@@ -139,7 +139,6 @@ static int sample(struct pen_device *dev, CUdeviceptr *address)
         return fd;
     }
     // Small blocks lie anywhere: twice as much has an aligned part.
-    // Twice as much has a part that is aligned.
     if (STK_CU(dev, NULL, cuMemAlloc(address, 2 * STK_EXPORT_ALIGN)) !=
         PEN_OK) {
         *address = 0;

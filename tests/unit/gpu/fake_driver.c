@@ -114,6 +114,13 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags,
     return device >= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    *free_bytes = 300;
+    *total = 1000;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemGetAllocationGranularity(size_t *granularity,
                                        const CUmemAllocationProp *prop,
                                        CUmemAllocationGranularity_flags option)
