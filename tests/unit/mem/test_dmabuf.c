@@ -27,6 +27,19 @@ static const struct fake_dmabuf only_heap = { .udmabuf = ENOENT };
 
 static struct stk_ledger *ledger;
 
+// A test with a ledger, which is empty before and after.
+#define DMABUF_TEST(name)                                                      \
+    static void with_ledger_##name(void);                                      \
+    PEN_TEST(name)                                                             \
+    {                                                                          \
+        ledger = stk_ledger_create(true);                                      \
+        assert_non_null(ledger);                                               \
+        with_ledger_##name();                                                  \
+        fake_dmabuf_fail(0, 0);                                                \
+        stk_ledger_destroy(&ledger);                                           \
+    }                                                                          \
+    static void with_ledger_##name(void)
+
 static unsigned descriptors(void)
 {
     DIR *folder = opendir("/proc/self/fd");
@@ -105,7 +118,7 @@ static void expect_refused(size_t bytes, enum pen_status status,
 
 // --- providers --------------------------------------------------------------
 
-PEN_TEST(without_a_provider_the_error_names_what_is_missing)
+DMABUF_TEST(without_a_provider_the_error_names_what_is_missing)
 {
     fake_dmabuf_set(&bare);
     expect_refused(BYTES, PEN_E_UNSUPPORTED,
@@ -170,14 +183,14 @@ static void one_provider(const struct fake_dmabuf *kernel, const char *name)
     assert_int_equal(descriptors(), fds);
 }
 
-PEN_TEST(the_first_provider_that_is_there_is_taken)
+DMABUF_TEST(the_first_provider_that_is_there_is_taken)
 {
     one_provider(&both, "udmabuf");
     one_provider(&only_udmabuf, "udmabuf");
     one_provider(&only_heap, "dma-heap");
 }
 
-PEN_TEST(what_one_provider_cannot_make_the_next_one_does)
+DMABUF_TEST(what_one_provider_cannot_make_the_next_one_does)
 {
     const unsigned fds = descriptors();
     const struct fake_dmabuf limited = { .create = EINVAL, .limit = WHOLE };
@@ -193,7 +206,7 @@ PEN_TEST(what_one_provider_cannot_make_the_next_one_does)
     assert_int_equal(descriptors(), fds);
 }
 
-PEN_TEST(when_all_fail_the_error_tells_of_each)
+DMABUF_TEST(when_all_fail_the_error_tells_of_each)
 {
     const struct fake_dmabuf broken = {
         .create = EINVAL,
@@ -214,14 +227,14 @@ PEN_TEST(when_all_fail_the_error_tells_of_each)
     expect_refused(BYTES, PEN_E_NOMEM, "Cannot allocate memory");
 }
 
-PEN_TEST(without_an_emulated_device_no_memfd_stands_in)
+DMABUF_TEST(without_an_emulated_device_no_memfd_stands_in)
 {
     fake_dmabuf_set(&bare);
     expect_refused(BYTES, PEN_E_UNSUPPORTED, "/dev/udmabuf");
     assert_int_equal(fake_dmabuf_counts().created, 0);
 }
 
-PEN_TEST(impossible_sizes_are_errors)
+DMABUF_TEST(impossible_sizes_are_errors)
 {
     fake_dmabuf_set(&both);
     expect_refused(SIZE_MAX, PEN_E_NOMEM, "18446744073709551615");
@@ -229,7 +242,7 @@ PEN_TEST(impossible_sizes_are_errors)
     expect_refused(0, PEN_E_IO, "Invalid argument");
 }
 
-PEN_TEST(memory_of_a_device_needs_a_device)
+DMABUF_TEST(memory_of_a_device_needs_a_device)
 {
     struct stk_mem_source from = source();
     struct stk_block block;
@@ -242,7 +255,7 @@ PEN_TEST(memory_of_a_device_needs_a_device)
     expect_nothing();
 }
 
-PEN_TEST(an_empty_block_can_be_freed)
+DMABUF_TEST(an_empty_block_can_be_freed)
 {
     struct stk_block block = { 0 };
     free_block(&block);
@@ -250,7 +263,7 @@ PEN_TEST(an_empty_block_can_be_freed)
 
 // --- the budget -------------------------------------------------------------
 
-PEN_TEST(a_budget_holds_and_what_failed_does_not_count)
+DMABUF_TEST(a_budget_holds_and_what_failed_does_not_count)
 {
     fake_dmabuf_set(&bare);
     stk_ledger_set_limit(ledger, PEN_MEM_BIT(PEN_MEM_DMABUF), 2 * BYTES);
@@ -276,7 +289,7 @@ PEN_TEST(a_budget_holds_and_what_failed_does_not_count)
 
 // --- access by the host -----------------------------------------------------
 
-PEN_TEST(begin_and_end_are_told_to_the_kernel_with_their_direction)
+DMABUF_TEST(begin_and_end_are_told_to_the_kernel_with_their_direction)
 {
     struct stk_block block;
     fake_dmabuf_set(&both);
@@ -299,7 +312,7 @@ PEN_TEST(begin_and_end_are_told_to_the_kernel_with_their_direction)
     free_block(&block);
 }
 
-PEN_TEST(an_interrupted_begin_is_tried_again)
+DMABUF_TEST(an_interrupted_begin_is_tried_again)
 {
     struct stk_block block;
     const struct fake_dmabuf busy = { .interrupted = 5 };
@@ -310,7 +323,7 @@ PEN_TEST(an_interrupted_begin_is_tried_again)
     free_block(&block);
 }
 
-PEN_TEST(an_access_that_fails_says_which_side)
+DMABUF_TEST(an_access_that_fails_says_which_side)
 {
     struct stk_block block;
     struct pen_error err = { 0 };
@@ -328,7 +341,7 @@ PEN_TEST(an_access_that_fails_says_which_side)
 
 // --- foreign descriptors ----------------------------------------------------
 
-PEN_TEST(a_foreign_dmabuf_is_duplicated_and_mapped)
+DMABUF_TEST(a_foreign_dmabuf_is_duplicated_and_mapped)
 {
     const struct stk_mem_source from = source();
     const unsigned fds = descriptors();
@@ -365,7 +378,7 @@ PEN_TEST(a_foreign_dmabuf_is_duplicated_and_mapped)
     assert_int_equal(descriptors(), fds);
 }
 
-PEN_TEST(a_foreign_memfd_has_nobody_to_be_told)
+DMABUF_TEST(a_foreign_memfd_has_nobody_to_be_told)
 {
     const struct stk_mem_source from = source();
     struct stk_block block;
@@ -396,7 +409,7 @@ static void expect_foreign(int fd, size_t bytes, enum pen_status status,
     assert_int_equal(descriptors(), fds);
 }
 
-PEN_TEST(foreign_descriptors_that_cannot_be_used_are_refused)
+DMABUF_TEST(foreign_descriptors_that_cannot_be_used_are_refused)
 {
     int ends[2];
     fake_dmabuf_set(&bare);
@@ -478,7 +491,7 @@ static unsigned sweep(void (*body)(void))
     }
 }
 
-PEN_TEST(every_call_that_fails_leaves_nothing_behind)
+DMABUF_TEST(every_call_that_fails_leaves_nothing_behind)
 {
     fake_dmabuf_set(&only_udmabuf);
     // The node, memfd, its size, its seal, create, map.
@@ -492,7 +505,7 @@ PEN_TEST(every_call_that_fails_leaves_nothing_behind)
     assert_int_equal(sweep(probe_once), 8);
 }
 
-PEN_TEST(every_allocation_that_fails_leaves_nothing_behind)
+DMABUF_TEST(every_allocation_that_fails_leaves_nothing_behind)
 {
     const struct stk_mem_source from = source();
     const unsigned fds = descriptors();
@@ -523,7 +536,7 @@ PEN_TEST(every_allocation_that_fails_leaves_nothing_behind)
 
 // --- probing ----------------------------------------------------------------
 
-PEN_TEST(probing_tells_the_provider_or_what_is_missing)
+DMABUF_TEST(probing_tells_the_provider_or_what_is_missing)
 {
     const unsigned fds = descriptors();
     struct stk_dmabuf_caps caps;
@@ -556,41 +569,22 @@ PEN_TEST(probing_tells_the_provider_or_what_is_missing)
     assert_int_equal(descriptors(), fds);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    ledger = stk_ledger_create(true);
-    return ledger ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fake_dmabuf_fail(0, 0);
-    stk_ledger_destroy(&ledger);
-    return 0;
-}
-
-#define CASE(name)                                                             \
-    {                                                                          \
-#name, name, setup, teardown, NULL                                     \
-    }
-
-PEN_TEST_MAIN(CASE(without_a_provider_the_error_names_what_is_missing),
-              CASE(the_first_provider_that_is_there_is_taken),
-              CASE(what_one_provider_cannot_make_the_next_one_does),
-              CASE(when_all_fail_the_error_tells_of_each),
-              CASE(without_an_emulated_device_no_memfd_stands_in),
-              CASE(impossible_sizes_are_errors),
-              CASE(memory_of_a_device_needs_a_device),
-              CASE(an_empty_block_can_be_freed),
-              CASE(a_budget_holds_and_what_failed_does_not_count),
-              CASE(begin_and_end_are_told_to_the_kernel_with_their_direction),
-              CASE(an_interrupted_begin_is_tried_again),
-              CASE(an_access_that_fails_says_which_side),
-              CASE(a_foreign_dmabuf_is_duplicated_and_mapped),
-              CASE(a_foreign_memfd_has_nobody_to_be_told),
-              CASE(foreign_descriptors_that_cannot_be_used_are_refused),
-              CASE(every_call_that_fails_leaves_nothing_behind),
-              CASE(every_allocation_that_fails_leaves_nothing_behind),
-              CASE(probing_tells_the_provider_or_what_is_missing))
+PEN_TEST_MAIN(
+    PEN_CASE(without_a_provider_the_error_names_what_is_missing),
+    PEN_CASE(the_first_provider_that_is_there_is_taken),
+    PEN_CASE(what_one_provider_cannot_make_the_next_one_does),
+    PEN_CASE(when_all_fail_the_error_tells_of_each),
+    PEN_CASE(without_an_emulated_device_no_memfd_stands_in),
+    PEN_CASE(impossible_sizes_are_errors),
+    PEN_CASE(memory_of_a_device_needs_a_device),
+    PEN_CASE(an_empty_block_can_be_freed),
+    PEN_CASE(a_budget_holds_and_what_failed_does_not_count),
+    PEN_CASE(begin_and_end_are_told_to_the_kernel_with_their_direction),
+    PEN_CASE(an_interrupted_begin_is_tried_again),
+    PEN_CASE(an_access_that_fails_says_which_side),
+    PEN_CASE(a_foreign_dmabuf_is_duplicated_and_mapped),
+    PEN_CASE(a_foreign_memfd_has_nobody_to_be_told),
+    PEN_CASE(foreign_descriptors_that_cannot_be_used_are_refused),
+    PEN_CASE(every_call_that_fails_leaves_nothing_behind),
+    PEN_CASE(every_allocation_that_fails_leaves_nothing_behind),
+    PEN_CASE(probing_tells_the_provider_or_what_is_missing))
