@@ -58,6 +58,7 @@ const struct pen_choice stk_choices_range[] = {
 const struct pen_choice stk_choices_mem[] = {
     { "HOST",        PEN_MEM_HOST,        "pageable memory" },
     { "HOST_PINNED", PEN_MEM_HOST_PINNED, "page-locked memory, for DMA" },
+    { "DMABUF",      PEN_MEM_DMABUF,      "memory with a descriptor, for other devices and processes" },
     { 0 },
 };
 

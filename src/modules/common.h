@@ -11,9 +11,12 @@
      PEN_KIND_BIT(PEN_KIND_ENCODED_IMAGE) | PEN_KIND_BIT(PEN_KIND_H264_DATA))
 #define STK_FORMATS_ALL                                                        \
     (PEN_FMT_BITS_ALL11 | PEN_FMT_BITS_BAYER8 | PEN_FMT_BIT(PEN_FMT_BAYERBG10))
-#define STK_MEM_CUDA PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE)
-#define STK_RAW      PEN_KIND_BIT(PEN_KIND_RAW_IMAGE)
-#define STK_ENCODED  PEN_KIND_BIT(PEN_KIND_ENCODED_IMAGE)
+#define STK_MEM_CUDA   PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE)
+#define STK_MEM_DMABUF PEN_MEM_BIT(PEN_MEM_DMABUF)
+// Where a source that writes on the host can put its frames.
+#define STK_MEM_SOURCE (PEN_MEM_BITS_HOST | STK_MEM_DMABUF)
+#define STK_RAW        PEN_KIND_BIT(PEN_KIND_RAW_IMAGE)
+#define STK_ENCODED    PEN_KIND_BIT(PEN_KIND_ENCODED_IMAGE)
 
 // Values are those of format.h; 0 is "auto".
 extern const struct pen_choice stk_choices_format[];  // "auto" and all
@@ -21,7 +24,7 @@ extern const struct pen_choice stk_choices_format[];  // "auto" and all
 extern const struct pen_choice stk_choices_target[];
 extern const struct pen_choice stk_choices_matrix[];
 extern const struct pen_choice stk_choices_range[];
-// Memory of a source's output: HOST, HOST_PINNED.
+// Memory of a source's output: HOST, HOST_PINNED, DMABUF.
 extern const struct pen_choice stk_choices_mem[];
 extern const struct pen_choice stk_choices_interpolation[];
 

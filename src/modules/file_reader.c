@@ -96,7 +96,7 @@ static const struct pen_pin outputs[] = {
         .name = "output",
         .help = "One frame for each file, or for each raw picture.",
         .kinds = PEN_KIND_BIT(PEN_KIND_FRAME) | STK_ENCODED | STK_RAW,
-        .mem = PEN_MEM_BITS_HOST,
+        .mem = STK_MEM_SOURCE,
         .formats = STK_FORMATS_ALL,
     },
     { 0 },

@@ -16,6 +16,7 @@
     X(image_resize_cv)                                                         \
     X(gaussian_blur_cv)                                                        \
     X(cuda_mem_copy)                                                           \
+    X(mem_type_conversion)                                                     \
     X(ccnppi)                                                                  \
     X(resize_nppi)                                                             \
     X(gaussian_blur)                                                           \

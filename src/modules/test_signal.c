@@ -41,8 +41,8 @@ static const struct pen_prop props[] = {
 // clang-format on
 
 static const struct pen_pin outputs[] = {
-    STK_PIN_PICTURE("output", "I420 pictures, bt601 limited.",
-                    PEN_MEM_BITS_HOST, PEN_FMT_BIT(PEN_FMT_YUV420)),
+    STK_PIN_PICTURE("output", "I420 pictures, bt601 limited.", STK_MEM_SOURCE,
+                    PEN_FMT_BIT(PEN_FMT_YUV420)),
     { 0 },
 };
 

@@ -1,8 +1,10 @@
 #include "mod_world.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 
 struct mod_options mod_options;
 _Atomic unsigned mod_taken;
+struct mod_dma mod_dma;
 
 // --- TSource ----------------------------------------------------------------
 
@@ -30,6 +33,7 @@ static const struct pen_choice mem_choices[] = {
     { "HOST", PEN_MEM_HOST, "" },
     { "HOST_PINNED", PEN_MEM_HOST_PINNED, "" },
     { "CUDA_DEVICE", PEN_MEM_CUDA_DEVICE, "" },
+    { "DMABUF", PEN_MEM_DMABUF, "" },
     { 0 },
 };
 
@@ -60,7 +64,7 @@ static const struct pen_pin source_out[] = {
     { .name = "output",
       .help = "Frames.",
       .kinds = STK_KINDS_ALL,
-      .mem = PEN_MEM_BITS_HOST | STK_MEM_CUDA,
+      .mem = PEN_MEM_BITS_HOST | STK_MEM_CUDA | STK_MEM_DMABUF,
       .formats = STK_FORMATS_ALL },
     { 0 },
 };
@@ -124,7 +128,8 @@ static enum pen_status source_process(struct pen_module *m,
     struct source_state *st = pen_module_state(m);
     struct pen_frame *frame = pen_output(io, 0);
     const struct pen_layout *layout = pen_frame_layout(frame);
-    const bool host = pen_frame_mem(frame) != PEN_MEM_CUDA_DEVICE;
+    const bool host =
+        (PEN_MEM_BITS_HOST & PEN_MEM_BIT(pen_frame_mem(frame))) != 0;
     const bool raw = pen_frame_caps(frame)->kind == PEN_KIND_RAW_IMAGE;
     struct pen_view v;
     size_t at = 0, bytes = st->length;
@@ -209,7 +214,7 @@ static enum pen_status sink_process(struct pen_module *m,
 {
     const struct sink_params *p = pen_module_params(m);
     const enum pen_mem_type mem = pen_frame_mem(pen_input(io, 0));
-    if ((int32_t)mem != p->mem &&
+    if ((int32_t)mem != p->mem && mem != PEN_MEM_DMABUF &&
         !(p->mem == PEN_MEM_HOST && mem == PEN_MEM_HOST_PINNED))
         return pen_error_set(err, PEN_E_STATE, 0, "", "a frame in %s arrived",
                              pen_mem_name(mem));
@@ -225,16 +230,96 @@ static const struct pen_module_class sink_class = {
     .summary = "Frames from any memory.",
     .category = PEN_CATEGORY_SINK,
     .flags = PEN_CLASS_CUDA,
-    .inputs =
-        (const struct pen_pin[]){ { .name = "input",
-                                    .help = "Frames.",
-                                    .kinds = STK_KINDS_ALL,
-                                    .mem = PEN_MEM_BITS_HOST | STK_MEM_CUDA,
-                                    .formats = STK_FORMATS_ALL },
-                                  { 0 } },
+    .inputs = (const struct pen_pin[]){ { .name = "input",
+                                          .help = "Frames.",
+                                          .kinds = STK_KINDS_ALL,
+                                          .mem = PEN_MEM_BITS_HOST |
+                                                 STK_MEM_CUDA | STK_MEM_DMABUF,
+                                          .formats = STK_FORMATS_ALL },
+                                        { 0 } },
     .props = sink_props,
     .params_size = sizeof(struct sink_params),
     .ops = { .narrow = sink_narrow, .process = sink_process },
+};
+
+// --- TDmaSink ---------------------------------------------------------------
+
+uint64_t mod_hash(uint64_t hash, const void *bytes, size_t count)
+{
+    const uint8_t *at = bytes;
+    if (!hash)
+        hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ at[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static void look_through(const struct pen_dmabuf *d,
+                         const struct pen_layout *layout, size_t payload)
+{
+    const uint8_t *map = mmap(NULL, d->bytes, PROT_READ, MAP_SHARED, d->fd, 0);
+    if (map == MAP_FAILED)
+        return;
+    mod_dma.mapped++;
+    if (!layout->planes || payload)
+        mod_dma.hash = mod_hash(mod_dma.hash, map, payload);
+    for (uint32_t i = 0; i < layout->planes && !payload; i++)
+        for (int32_t y = 0; y < layout->plane[i].rows; y++)
+            mod_dma.hash = mod_hash(mod_dma.hash,
+                                    map + d->plane[i].offset +
+                                        (size_t)y * d->plane[i].pitch,
+                                    layout->plane[i].row_bytes);
+    munmap((void *)(uintptr_t)map, d->bytes);
+}
+
+// Another device would do as much: it takes descriptors of its own, which name
+// the same memory, and lets the frame go when it is done.
+static enum pen_status dma_process(struct pen_module *m,
+                                   const struct pen_io *io,
+                                   struct pen_error *err)
+{
+    struct pen_frame *frame = pen_input(io, 0);
+    const struct pen_layout *layout = pen_frame_layout(frame);
+    const bool raw = pen_frame_caps(frame)->kind == PEN_KIND_RAW_IMAGE;
+    struct pen_dmabuf a, b;
+    struct stat at_a, at_b;
+    (void)m;
+    if (pen_frame_mem(frame) != PEN_MEM_DMABUF)
+        return pen_error_set(err, PEN_E_STATE, 0, "", "a frame in %s arrived",
+                             pen_mem_name(pen_frame_mem(frame)));
+    PEN_TRY(pen_frame_dmabuf(frame, &a, err));
+    PEN_TRY(pen_frame_dmabuf(frame, &b, err));
+    assert_int_not_equal(a.fd, b.fd);
+    assert_int_equal(fstat(a.fd, &at_a), 0);
+    assert_int_equal(fstat(b.fd, &at_b), 0);
+    assert_int_equal(at_a.st_ino, at_b.st_ino);
+    pen_dmabuf_close(&b);
+    assert_int_equal(fcntl(a.fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    assert_true(lseek(a.fd, 0, SEEK_END) >= (off_t)a.bytes);
+    assert_true(a.bytes >= layout->bytes);
+    assert_int_equal(a.modifier, 0);
+    if (raw)
+        assert_int_equal(a.planes, layout->planes);
+    look_through(&a, layout, raw ? 0 : pen_frame_bytes(frame));
+    pen_dmabuf_close(&a);
+    mod_dma.frames++;
+    return PEN_OK;
+}
+
+static const struct pen_module_class dma_class = {
+    .abi = PEN_MODULE_ABI,
+    .size = sizeof(struct pen_module_class),
+    .name = "TDmaSink",
+    .version = "1.0",
+    .summary = "DMABUFs by their descriptors.",
+    .category = PEN_CATEGORY_SINK,
+    .inputs = (const struct pen_pin[]){ { .name = "input",
+                                          .help = "Frames.",
+                                          .kinds = STK_KINDS_ALL,
+                                          .mem = STK_MEM_DMABUF,
+                                          .formats = STK_FORMATS_ALL },
+                                        { 0 } },
+    .ops = { .process = dma_process },
 };
 
 // --- runs -------------------------------------------------------------------
@@ -313,6 +398,7 @@ static struct outcome run_text(const char *text)
     assert_int_equal(o.status, PEN_OK);
     assert_int_equal(pen_registry_add(registry, &source_class, &o.err), PEN_OK);
     assert_int_equal(pen_registry_add(registry, &sink_class, &o.err), PEN_OK);
+    assert_int_equal(pen_registry_add(registry, &dma_class, &o.err), PEN_OK);
     o.status = pen_description_parse(text, strlen(text), "test.json", &desc,
                                      issues, &o.err);
     if (o.status == PEN_OK)

@@ -4,11 +4,12 @@
 // Pipelines of built-in modules from one line of text, and what came of them.
 //
 // Quotes in the text may be written as ', so that it can stand in a C string.
-// Two classes are added to the built-in ones:
+// Three classes are added to the built-in ones:
 //   TSource   gives `count` frames with the bytes of `file` (a raw picture of
 //             width x height in `format`, or an encoded file) in memory `mem`,
-//             which may be CUDA_DEVICE
+//             which may be CUDA_DEVICE or (of the device) DMABUF
 //   TSink     takes frames as they come from memory `mem`
+//   TDmaSink  takes DMABUFs only, by their descriptors, without the device
 
 #include <stdatomic.h>
 
@@ -52,6 +53,17 @@ void mod_all_modes(void (*body)(void));
 
 // Frames that TSink took, in all.
 extern _Atomic unsigned mod_taken;
+
+// What TDmaSink saw; set it to {0} before a run. Its frames come one after the
+// other.
+struct mod_dma {
+    unsigned frames;
+    unsigned mapped;  // of those, the host could map
+    uint64_t hash;    // mod_hash() over the samples of these
+};
+extern struct mod_dma mod_dma;
+// FNV-1a; 0 begins.
+uint64_t mod_hash(uint64_t hash, const void *bytes, size_t count);
 
 // "folder/name"; static buffer of the last 8 calls.
 const char *in(const char *folder, const char *name);

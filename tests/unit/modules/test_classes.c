@@ -46,6 +46,14 @@ static const struct row {
       PEN_MEM_CUDA_DEVICE },
     { "CudaMemCopyH2D", "", HOSTS, ALL, PEN_MEM_CUDA_DEVICE },
     { "CudaMemCopyD2H", "'sync':true", CUDA, ALL, PEN_MEM_HOST },
+    { "MemTypeConversion", "'outputMemType':'HOST'", HOSTS, ALL, PEN_MEM_HOST },
+    { "DMAFDToHostCopy", "", HOSTS, ALL, PEN_MEM_HOST },
+    { "MemTypeConversion", "'outputMemType':'HOST_PINNED'", HOSTS, ALL,
+      PEN_MEM_HOST_PINNED },
+    { "MemTypeConversion", "'outputMemType':'DEVICE'", CUDA, ALL,
+      PEN_MEM_CUDA_DEVICE },
+    { "MemTypeConversion", "'outputMemType':'DMA'", HOSTS | STK_MEM_DMABUF, ALL,
+      PEN_MEM_DMABUF },
     { "CudaStreamSynchronize", "", CUDA, ALL, PEN_MEM_CUDA_DEVICE },
     { "CuCtxSynchronize", "", CUDA, ALL, PEN_MEM_CUDA_DEVICE },
     { "ColorConversion", "'imageType':'MONO'", HOSTS, ELEVEN | F(BAYERBG8),
@@ -166,7 +174,8 @@ PEN_TEST(every_class_takes_what_its_pins_declare_and_nothing_else)
     work = pen_test_folder();
     for (size_t i = 0; i < ROWS; i++) {
         const struct row *r = &rows[i];
-        if (!r->formats)
+        // A GPU has no DMABUFs of the host.
+        if (!r->formats || (r->out_mem == PEN_MEM_DMABUF && pen_test_on_gpu()))
             continue;
         const enum pen_mem_type own = r->in_mem & PEN_MEM_BIT(PEN_MEM_HOST)
                                           ? PEN_MEM_HOST
@@ -221,6 +230,8 @@ PEN_TEST(every_class_takes_the_kinds_that_it_declares)
     snprintf(file, sizeof(file), "%s/a.jpg", work);
     for (size_t i = 0; i < ROWS; i++) {
         const struct row *r = &rows[i];
+        if (r->out_mem == PEN_MEM_DMABUF && pen_test_on_gpu())
+            continue;
         const enum pen_mem_type own = r->in_mem & PEN_MEM_BIT(PEN_MEM_HOST)
                                           ? PEN_MEM_HOST
                                           : PEN_MEM_CUDA_DEVICE;
@@ -253,10 +264,9 @@ PEN_TEST(sources_give_every_memory_and_format_that_they_declare)
                         "'k':{'type':'TSink','props':{'mem':'%s'}}},"
                         "'connections':[{'from':'s','to':'k'}]}",
                         raw_file((enum pen_format)f), mems[m], W, H,
-                        pen_format_info((enum pen_format)f)->name,
-                        m == 1 ? "HOST_PINNED" : "HOST");
-            if (m == 2)
-                mod_expect(&o, PEN_E_CONFIG, "E203");
+                        pen_format_info((enum pen_format)f)->name, mems[m]);
+            if (m == 2 && pen_test_on_gpu())
+                mod_expect(&o, PEN_E_CONFIG, "E313");
             else
                 assert_int_equal(o.status, PEN_OK);
             outcome_free(&o);
@@ -266,9 +276,9 @@ PEN_TEST(sources_give_every_memory_and_format_that_they_declare)
                     "'width':%d,'height':%d,'maxFrames':2,'memType':'%s'}},"
                     "'k':{'type':'TSink','props':{'mem':'%s'}}},"
                     "'connections':[{'from':'s','to':'k'}]}",
-                    W, H, mems[m], m == 1 ? "HOST_PINNED" : "HOST");
-        if (m == 2)
-            mod_expect(&o, PEN_E_CONFIG, "E203");
+                    W, H, mems[m], mems[m]);
+        if (m == 2 && pen_test_on_gpu())
+            mod_expect(&o, PEN_E_CONFIG, "E313");
         else
             assert_int_equal(o.status, PEN_OK);
         outcome_free(&o);
@@ -320,7 +330,8 @@ PEN_TEST(tags_find_the_class_of_a_function_and_a_backend)
         { { "function:color", "backend:cpu" }, "ColorConversion " },
         { { "function:decode", "format:jpeg" }, "ImageDecoderCV " },
         { { "function:encode", "format:png" }, "ImageEncoderCV " },
-        { { "function:copy" }, "CudaMemCopy " },
+        { { "function:copy" }, "CudaMemCopy MemTypeConversion " },
+        { { "function:copy", "backend:cpu" }, "MemTypeConversion " },
         { { "function:sync" }, "CuCtxSynchronize CudaStreamSynchronize " },
         { { "source" }, "FileReaderModule TestSignalGenerator " },
         { { "sink" }, "FileWriterModule StatSink " },
