@@ -1,6 +1,7 @@
 #ifndef PEN_DEVICE_H
 #define PEN_DEVICE_H
 
+#include <penstock/format.h>
 #include <penstock/log.h>
 #include <penstock/status.h>
 
@@ -68,6 +69,21 @@ PEN_API PEN_NODISCARD enum pen_status
 pen_device_list(const struct pen_device_params *params,
                 struct pen_device_info *out, size_t room, size_t *count,
                 struct pen_error *err);
+
+// How frames get from a memory type to another one with a device on this
+// machine.
+struct pen_way {
+    enum pen_mem_type from, to;
+    bool exported;    // from a DMABUF of device memory, not of the host's
+    const char *way;  // "none", "upgrade", "map", "import", "export", "copy",
+                      // "staged", "refused"; static
+    char text[320];   // how, or what is missing and the way round
+};
+enum { PEN_WAYS = 20 };  // 4 types, and exported DMABUFs, to 4 types
+// What can be done with DMABUFs is found by trying it with one small block
+// each. Thread: setup. Blocks on the driver.
+PEN_API void pen_device_ways(struct pen_device *dev,
+                             struct pen_way out[PEN_WAYS]);
 
 PEN_END
 

@@ -83,6 +83,47 @@ def devices_are_there_or_the_reason_why_not(folder):
 
 
 @case
+def a_device_tells_the_ways_between_memory_types(folder):
+    result = penstock("devices", "--device", "emulated", "--json")
+    equal(result.returncode, 0, result.stderr)
+    ways = json.loads(result.stdout)["ways"]
+    true(ways["emulated"], "the device that was asked for")
+    table = ways["table"]
+    kinds = ["HOST", "HOST_PINNED", "CUDA_DEVICE", "DMABUF"]
+    # DMABUFs are of the host or of the device: two rows.
+    equal([(w["from"], w["exported"], w["to"]) for w in table],
+          [(a, e, b) for a, e in [(k, False) for k in kinds] +
+           [("DMABUF", True)] for b in kinds], "rows")
+    true(all(w["text"] for w in table), "a way without words")
+    way = {(w["from"], w["exported"], w["to"]): w["way"] for w in table}
+    equal(way["HOST", False, "HOST_PINNED"], "upgrade", "HOST")
+    equal(way["HOST_PINNED", False, "HOST"], "none", "HOST_PINNED")
+    equal(way["CUDA_DEVICE", False, "HOST_PINNED"], "copy", "CUDA_DEVICE")
+    equal(way["DMABUF", True, "CUDA_DEVICE"], "none", "exported DMABUF")
+    # The emulated device exports its memory and takes any DMABUF in.
+    equal(way["CUDA_DEVICE", False, "DMABUF"], "export", "export")
+    equal(way["DMABUF", False, "CUDA_DEVICE"], "import", "import")
+
+    # Without those two it says what is missing.
+    env = dict(os.environ, PENSTOCK_EMU_DMABUF="none")
+    result = penstock("devices", "--device", "emulated", env=env)
+    equal(result.returncode, 0, result.stderr)
+    lines = [line.split(None, 4) for line in result.stdout.splitlines()
+             if " -> " in line]
+    equal(len(lines), 20, "lines of the table")
+    true(any(line[:4] == ["DMABUF", "->", "CUDA_DEVICE", "staged"]
+             for line in lines), result.stdout)
+
+
+@case
+def a_device_that_is_not_there_is_told(folder):
+    result = penstock("devices", "--device", "GPU-none", "--json")
+    equal(result.returncode != 0, True, result.stdout)
+    true(result.stderr.startswith("penstock: "), result.stderr)
+    equal(json.loads(result.stdout)["ok"], False, "ok")
+
+
+@case
 def what_failed_is_json_too(folder):
     bad = os.path.join(folder, "bad.json")
     with open(bad, "w") as f:

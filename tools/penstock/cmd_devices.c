@@ -1,6 +1,8 @@
-// devices: what the driver has, and the emulated device.
+// devices: what the driver has, and the emulated device; for one of them, how
+// frames get from one memory type to another.
 
 #include <jansson.h>
+#include <string.h>
 
 #include "cmd.h"
 
@@ -8,12 +10,17 @@ enum { MAX_DEVICES = 64 };
 
 struct options {
     bool json;
+    const char *device;  // NULL: no table
 };
 
-enum { OPT_JSON = 256 };
+enum { OPT_JSON = 256, OPT_DEVICE };
 
 static const struct argp_option options[] = {
     { "json", OPT_JSON, NULL, 0, "Print JSON", 0 },
+    { "device", OPT_DEVICE, "auto|N|UUID|emulated", 0,
+      "Open this device and tell how frames get from one memory type to "
+      "another on it",
+      0 },
     { 0 },
 };
 
@@ -23,6 +30,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case OPT_JSON:
         o->json = true;
+        return 0;
+    case OPT_DEVICE:
+        o->device = arg;
         return 0;
     default:
         return cmd_parse_operand(key, arg, state, NULL, NULL);
@@ -88,22 +98,104 @@ static bool look(const char *selector, bool json, json_t *devices,
     return ok;
 }
 
+// --- the ways between memory types ------------------------------------------
+
+static void print_ways(const struct pen_device_info *info,
+                       const struct pen_way *ways)
+{
+    printf("\nfrom one memory type to another on %s%s:\n", info->name,
+           info->emulated ? " (emulated)" : "");
+    for (unsigned i = 0; i < PEN_WAYS; i++) {
+        char from[32];
+        snprintf(from, sizeof(from), "%s%s", pen_mem_name(ways[i].from),
+                 ways[i].exported ? " (exported)" : "");
+        printf("  %-17s -> %-11s  %-7s  %s\n", from, pen_mem_name(ways[i].to),
+               ways[i].way, ways[i].text);
+    }
+}
+
+// NULL when out of memory.
+static json_t *ways_json(const struct pen_device_info *info,
+                         const struct pen_way *ways)
+{
+    json_t *table = json_array();
+    bool ok = true;
+    for (unsigned i = 0; i < PEN_WAYS; i++) {
+        json_t *one = json_pack(
+            "{s:s, s:b, s:s, s:s, s:s}", "from", pen_mem_name(ways[i].from),
+            "exported", (int)ways[i].exported, "to", pen_mem_name(ways[i].to),
+            "way", ways[i].way, "text", ways[i].text);
+        ok = json_array_append_new(table, one) == 0 && ok;
+    }
+    json_t *all =
+        json_pack("{s:s, s:s, s:b, s:o}", "device", info->name, "uuid",
+                  info->uuid, "emulated", (int)info->emulated, "table", table);
+    if (ok || !all)
+        return all;
+    json_decref(all);
+    return NULL;
+}
+
+// The device that `run` would take for the same option.
+static enum pen_status open_device(const char *selector,
+                                   struct pen_device **out,
+                                   struct pen_error *err)
+{
+    const bool automatic = strcmp(selector, "auto") == 0;
+    struct pen_device_params params = {
+        .selector = automatic ? "cuda" : selector,
+    };
+    cmd_device_params(&params);
+    const enum pen_status st = pen_device_open(&params, out, err);
+    if (st != PEN_E_NODRIVER || err->native != 0 || !automatic)
+        return st;
+    params.selector = "emulated";
+    *err = (struct pen_error){ 0 };
+    return pen_device_open(&params, out, err);
+}
+
+// The exit code; *out is for the JSON.
+static int tell_ways(const struct options *o, json_t **out)
+{
+    struct pen_error err = { 0 };
+    struct pen_device *dev = NULL;
+    struct pen_device_info info = { 0 };
+    enum pen_status st = open_device(o->device, &dev, &err);
+    if (st == PEN_OK)
+        st = pen_device_get_info(dev, &info, &err);
+    if (st != PEN_OK) {
+        pen_device_close(&dev);
+        cmd_print_error(&err);
+        return st == PEN_E_ARG ? EXIT_INVALID : EXIT_RUN;
+    }
+    static struct pen_way ways[PEN_WAYS];
+    pen_device_ways(dev, ways);
+    pen_device_close(&dev);
+    if (!o->json)
+        print_ways(&info, ways);
+    else if (!(*out = ways_json(&info, ways)))
+        return cmd_no_memory();
+    return EXIT_OK;
+}
+
 static int run(int argc, char **argv)
 {
     struct options o = { 0 };
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc = "List the devices a pipeline can use. Retains no context.",
+        .doc = "List the devices a pipeline can use. Retains no context, "
+               "unless a device is named.",
     };
     cmd_parse(&argp, argc, argv, &o);
 
-    json_t *devices = json_array(), *problems = json_array();
+    json_t *devices = json_array(), *problems = json_array(), *ways = NULL;
     bool ok = look("cuda", o.json, devices, problems);
     ok = look("emulated", o.json, devices, problems) && ok;
-    json_t *root = json_pack("{s:b, s:o, s:o}", "ok", 1, "devices", devices,
-                             "unavailable", problems);
-    int code = EXIT_OK;
+    int code = o.device ? tell_ways(&o, &ways) : EXIT_OK;
+    json_t *root =
+        json_pack("{s:b, s:o, s:o, s:o*}", "ok", code == EXIT_OK, "devices",
+                  devices, "unavailable", problems, "ways", ways);
     if (o.json && (!ok || !root))
         code = cmd_no_memory();
     else if (o.json && json_dumpf(root, stdout, JSON_INDENT(2)) == 0)
