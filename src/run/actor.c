@@ -98,14 +98,28 @@ static enum pen_status filled_in(enum pen_status st, struct pen_error *err,
     return st;
 }
 
+// Ends the host's access to DMABUFs, whatever became of the call. What the
+// module said comes first.
+static enum pen_status shown_over(struct pen_module *m, enum pen_status st,
+                                  struct pen_error *err)
+{
+    struct pen_error why = { 0 };
+    const enum pen_status over = stk_io_hide(&m->io, &why);
+    if (st < 0 || over == PEN_OK)
+        return st;
+    *err = why;
+    return over;
+}
+
 static enum pen_status call_process(struct pen_module *m, struct pen_error *err)
 {
     if (!m->cls->ops.process)
         return PEN_OK;
     const int64_t since = begin_call(m, "process");
-    const enum pen_status st = m->cls->ops.process(m, &m->io, err);
+    enum pen_status st = m->cls->ops.process(m, &m->io, err);
     end_call(m, since);
-    return filled_in(st, err, "process");
+    st = filled_in(st, err, "process");
+    return shown_over(m, st, err);
 }
 
 static bool same_input(const struct pen_caps *a, const struct pen_caps *b)
@@ -173,10 +187,11 @@ static enum pen_status call_prepare(struct pen_module *m, struct pen_error *err)
             io->caps[o] =
                 io->in[0] ? *pen_frame_caps(io->in[0]) : (struct pen_caps){ 0 };
         const int64_t since = begin_call(m, "prepare");
-        const enum pen_status st = m->cls->ops.prepare(m, io, io->caps, err);
+        enum pen_status st = m->cls->ops.prepare(m, io, io->caps, err);
         end_call(m, since);
+        st = shown_over(m, filled_in(st, err, "prepare"), err);
         if (st != PEN_OK)
-            return filled_in(st, err, "prepare");
+            return st;
     }
     for (unsigned o = 0; o < m->outputs; o++)
         complete_caps(m, o);
@@ -228,6 +243,16 @@ static bool has_places(const struct pen_module *m)
     return true;
 }
 
+// Whether work on the stream reaches the blocks of an output.
+static bool on_stream(const struct pen_pipeline *p,
+                      const struct stk_plan_output *output)
+{
+    if (output->mem != PEN_MEM_DMABUF)
+        return output->mem != PEN_MEM_HOST;
+    return output->kind == STK_DMABUF_CUDA ||
+           (p->plan->profile.dmabuf & PEN_DMABUF_IMPORT);
+}
+
 void stk_actor_refresh(struct pen_module *m)
 {
     struct pen_pipeline *p = m->pipeline;
@@ -237,6 +262,7 @@ void stk_actor_refresh(struct pen_module *m)
         struct stk_out_pin *pin = &m->out[o];
         pin->most = node->output[o].caps;
         pin->mem = node->output[o].mem;
+        pin->streamed = m->cuda && on_stream(p, &node->output[o]);
         pin->blocks = node->output[o].blocks;
         pin->block_bytes = node->output[o].block_bytes;
         pin->pool = pin->made;
@@ -244,6 +270,7 @@ void stk_actor_refresh(struct pen_module *m)
             struct stk_link *link = pin->links[i];
             const struct stk_plan_edge *edge = &p->plan->edges[link - p->links];
             link->mem = edge->mem;
+            link->kind = edge->kind;
             link->formats = edge->formats;
             link->most = edge->caps;
         }
@@ -317,11 +344,11 @@ static enum pen_status reserve(struct pen_module *m, unsigned o,
 
     // What a CUDA module writes on its stream may still be in use there; what
     // is written by this thread must not be in use anywhere.
-    const bool streamed = m->cuda && pin->mem != PEN_MEM_HOST;
+    struct stk_stream *stream = pin->streamed ? m->pipeline->stream : NULL;
     struct stk_buffer *buffer = NULL;
     struct stk_point wait = { 0 };
-    const enum pen_status st = stk_pool_take(
-        pin->pool, streamed ? m->pipeline->stream : NULL, &buffer, &wait, err);
+    const enum pen_status st =
+        stk_pool_take(pin->pool, stream, &buffer, &wait, err);
     if (st == PEN_AGAIN && wait.stream)
         PEN_TRY(wait_for(m, wait, err));
     if (st != PEN_OK)
@@ -339,15 +366,28 @@ static enum pen_status reserve_all(struct pen_module *m, struct pen_error *err)
     return PEN_OK;
 }
 
+// Whether a buffer is of the memory that the plan has on an edge, or of one
+// that can be used in its place.
+static bool mem_fits(const struct stk_link *link,
+                     const struct stk_buffer *buffer)
+{
+    if (buffer->mem == PEN_MEM_DMABUF && link->mem == PEN_MEM_DMABUF)
+        return buffer->block.dmabuf->kind == link->kind;
+    if (buffer->mem == link->mem)
+        return true;
+    if (link->mem == PEN_MEM_HOST)
+        return stk_buffer_on_host(buffer);
+    return link->mem == PEN_MEM_CUDA_DEVICE && buffer->mem == PEN_MEM_DMABUF &&
+           stk_buffer_on_stream(buffer);
+}
+
 // What a frame does not have in common with what the plan says of an edge;
 // NULL if it fits.
 static const char *misfit(const struct stk_link *link,
                           const struct pen_frame *frame)
 {
     const struct pen_caps *caps = &frame->caps, *most = &link->most;
-    const enum pen_mem_type mem = frame->buffer->mem;
-    if (mem != link->mem &&
-        !(link->mem == PEN_MEM_HOST && mem == PEN_MEM_HOST_PINNED))
+    if (!mem_fits(link, frame->buffer))
         return "memory type";
     if (caps->kind != most->kind && caps->kind > PEN_KIND_FRAME &&
         most->kind > PEN_KIND_FRAME)
@@ -594,13 +634,23 @@ static void fired(struct pen_module *m)
         m->next_index++;
 }
 
+// Whether a module may look at a frame by other means than the stream: on the
+// host, or through a descriptor that it hands out.
+static bool looked_at(const struct pen_module *m,
+                      const struct stk_buffer *buffer)
+{
+    if (buffer->mem != PEN_MEM_DMABUF)
+        return stk_buffer_on_host(buffer);
+    return !m->cuda || !stk_buffer_on_stream(buffer);
+}
+
 // Whether the host may read the inputs. PEN_AGAIN: the task will be woken.
 static enum pen_status inputs_ready(struct pen_module *m, struct pen_error *err)
 {
     for (unsigned i = 0; i < m->inputs; i++) {
         struct pen_frame *frame = m->io.in[i];
         struct stk_point wait = { 0 };
-        if (!frame || !(PEN_MEM_BIT(pen_frame_mem(frame)) & PEN_MEM_BITS_HOST))
+        if (!frame || !looked_at(m, frame->buffer))
             continue;
         if (!stk_buffer_host_ready(frame->buffer, PEN_READ, &wait)) {
             PEN_TRY(wait_for(m, wait, err));
@@ -608,6 +658,17 @@ static enum pen_status inputs_ready(struct pen_module *m, struct pen_error *err)
         }
     }
     return stk_device_fine(m->pipeline, err);
+}
+
+// A free block for what the module sends to the device; PEN_AGAIN as above.
+static enum pen_status staging_ready(struct pen_module *m,
+                                     struct pen_error *err)
+{
+    struct stk_point wait = { 0 };
+    if (stk_staging_ready(m, &wait))
+        return PEN_OK;
+    PEN_TRY(wait_for(m, wait, err));
+    return PEN_AGAIN;
 }
 
 // Few enough points outstanding for this call's; PEN_AGAIN as above.
@@ -625,6 +686,7 @@ static enum pen_status step_held(struct pen_module *m, struct pen_error *err)
 {
     PEN_TRY(inputs_ready(m, err));
     PEN_TRY(stream_ready(m, err));
+    PEN_TRY(staging_ready(m, err));
     const enum pen_status st = call_prepare(m, err);
     if (st == PEN_OK)
         m->stage = STK_STAGE_PREPARED;

@@ -57,22 +57,32 @@ enum { BLOCK_ALIGN = STK_WORKSPACE_ALIGN };
 PEN_STATIC_ASSERT(sizeof(struct stk_module_block) <= BLOCK_ALIGN,
                   "the header does not fit");
 
+static enum pen_status no_workspace(const struct pen_module *m, size_t bytes,
+                                    struct pen_error *err)
+{
+    return pen_error_set(err, PEN_E_NOMEM, 0, m->id,
+                         "no memory for %zu bytes of workspace", bytes);
+}
+
 enum pen_status pen_module_alloc(struct pen_module *m, size_t bytes, void **out,
                                  struct pen_error *err)
 {
+    struct stk_ledger *ledger = m->pipeline->ledger;
     *out = NULL;
     size_t all = 0;
-    char *memory = NULL;
-    if (stk_add(bytes, BLOCK_ALIGN, &all) && stk_align(all, BLOCK_ALIGN, &all))
-        memory = aligned_alloc(BLOCK_ALIGN, all);
-    if (!memory)
-        return pen_error_set(err, PEN_E_NOMEM, 0, m->id,
-                             "no memory for %zu bytes of workspace", bytes);
+    if (!stk_add(bytes, BLOCK_ALIGN, &all) ||
+        !stk_align(all, BLOCK_ALIGN, &all))
+        return no_workspace(m, bytes, err);
+    PEN_TRY(stk_ledger_reserve(ledger, STK_RES_HOST, all, m->id, err));
+    char *memory = aligned_alloc(BLOCK_ALIGN, all);
+    if (!memory) {
+        stk_ledger_cancel(ledger, STK_RES_HOST, all);
+        return no_workspace(m, bytes, err);
+    }
     memset(memory, 0, all);
     struct stk_module_block *b = (struct stk_module_block *)memory;
     b->bytes = all;
-    stk_ledger_add(m->pipeline->ledger, STK_RES_HOST, (uintptr_t)b, all, m->id,
-                   PEN_HERE);
+    stk_ledger_enter(ledger, STK_RES_HOST, (uintptr_t)b, all, m->id, PEN_HERE);
     block_add(m, b);
     *out = memory + BLOCK_ALIGN;
     return PEN_OK;
@@ -154,52 +164,30 @@ void pen_module_count_library(struct pen_module *m, uint64_t allocations)
         atomic_fetch_add(&p->library_allocations, allocations);
 }
 
-void stk_module_reclaim(struct pen_module *m)
-{
-    struct pen_pipeline *p = m->pipeline;
-    while (m->staging) {
-        struct stk_staging *s = m->staging;
-        m->staging = s->next;
-        stk_pinned_free(p->device, s->memory, s->bytes);
-        free(s);
-    }
-    while (m->blocks.next && m->blocks.next != &m->blocks) {
-        struct stk_module_block *b = m->blocks.next;
-        if (b->address) {
-            stk_pipeline_leak(p, STK_RES_CUDA_DEVICE, m->id,
-                              "pen_module_alloc_device", b->bytes, 1);
-            pen_module_free_device(m, b->address);
-        } else {
-            stk_pipeline_leak(p, STK_RES_HOST, m->id, "pen_module_alloc",
-                              b->bytes, 1);
-            pen_module_free(m, (char *)b + BLOCK_ALIGN);
-        }
-    }
-}
-
 // --- filling device memory --------------------------------------------------
 
-// Pinned memory for `bytes` that no queued copy reads any more. Kept with the
-// module, so that what fills every frame allocates once.
-static enum pen_status take_staging(struct pen_module *m, size_t bytes,
-                                    struct stk_staging **out,
-                                    struct pen_error *err)
+static bool is_free(const struct stk_staging *s)
 {
-    struct pen_pipeline *p = m->pipeline;
-    for (struct stk_staging *s = m->staging; s; s = s->next) {
-        if (s->bytes >= bytes && !s->in_call &&
-            !stk_point_pending(s->point, STK_WAIT_STAGING)) {
-            *out = s;
-            return PEN_OK;
-        }
-    }
+    return !s->in_call && !stk_point_pending(s->point, STK_WAIT_STAGING);
+}
+
+static void drop_staging(struct pen_module *m, struct stk_staging **at)
+{
+    struct stk_staging *s = *at;
+    *at = s->next;
+    m->staging_count--;
+    stk_pinned_free(m->pipeline->device, s->memory, s->bytes);
+    free(s);
+}
+
+static enum pen_status add_staging(struct pen_module *m, size_t bytes,
+                                   struct pen_error *err)
+{
     struct stk_staging *s = calloc(1, sizeof(*s));
     if (!s)
         return pen_error_set(err, PEN_E_NOMEM, 0, m->id, "out of memory");
-    if (bytes < m->workspace[PEN_MEM_HOST_PINNED])
-        bytes = (size_t)m->workspace[PEN_MEM_HOST_PINNED];
-    const enum pen_status st =
-        stk_pinned_alloc(p->device, bytes, m->id, PEN_HERE, &s->memory, err);
+    const enum pen_status st = stk_pinned_alloc(
+        m->pipeline->device, bytes, m->id, PEN_HERE, &s->memory, err);
     if (st != PEN_OK) {
         free(s);
         return st;
@@ -207,7 +195,79 @@ static enum pen_status take_staging(struct pen_module *m, size_t bytes,
     s->bytes = bytes;
     s->next = m->staging;
     m->staging = s;
-    *out = s;
+    m->staging_count++;
+    return PEN_OK;
+}
+
+// A block that no queued copy reads any more. Those that are too small since
+// the plan has grown go, so that no more is held than it says.
+static struct stk_staging *find_staging(struct pen_module *m, size_t bytes)
+{
+    struct stk_staging **at = &m->staging;
+    while (*at) {
+        if (!is_free(*at))
+            at = &(*at)->next;
+        else if ((*at)->bytes >= bytes)
+            return *at;
+        else
+            drop_staging(m, at);
+    }
+    return NULL;
+}
+
+// The block whose point comes first; NULL: none waits for one.
+static struct stk_staging *oldest_staging(const struct pen_module *m)
+{
+    struct stk_staging *oldest = NULL;
+    for (struct stk_staging *s = m->staging; s; s = s->next) {
+        if (!s->in_call && (!oldest || s->point.seq < oldest->point.seq))
+            oldest = s;
+    }
+    return oldest;
+}
+
+bool stk_staging_ready(struct pen_module *m, struct stk_point *wait)
+{
+    if (m->staging_count < STK_STAGING_BLOCKS)
+        return true;
+    for (const struct stk_staging *s = m->staging; s; s = s->next) {
+        if (is_free(s))
+            return true;
+    }
+    const struct stk_staging *oldest = oldest_staging(m);
+    if (!oldest)
+        return true;
+    *wait = oldest->point;
+    return false;
+}
+
+// Whether a point will be recorded after what is queued now: in the calls of a
+// frame. In others (open, drain, close) the thread may wait.
+static bool of_a_frame(const struct pen_module *m)
+{
+    return m->stage != STK_STAGE_FREE && m->stage != STK_STAGE_ENDING;
+}
+
+// A block for `bytes`. All that the plan holds are made at once, so that what
+// fills every frame allocates with the first.
+static enum pen_status take_staging(struct pen_module *m, size_t bytes,
+                                    struct stk_staging **out,
+                                    struct pen_error *err)
+{
+    const size_t planned = (size_t)m->workspace[PEN_MEM_HOST_PINNED];
+    *out = find_staging(m, bytes);
+    const struct stk_staging *oldest = oldest_staging(m);
+    if (!*out && oldest && !of_a_frame(m) &&
+        m->staging_count >= STK_STAGING_BLOCKS) {
+        PEN_TRY(stk_point_wait(oldest->point, STK_WAIT_STAGING, err));
+        *out = find_staging(m, bytes);
+    }
+    if (*out)
+        return PEN_OK;
+    do {
+        PEN_TRY(add_staging(m, bytes < planned ? planned : bytes, err));
+    } while (bytes <= planned && m->staging_count < STK_STAGING_BLOCKS);
+    *out = m->staging;
     return PEN_OK;
 }
 
@@ -260,13 +320,32 @@ enum pen_status pen_module_fill_device(struct pen_module *m, uint64_t address,
     s->in_call = true;
     PEN_TRY(stk_stream_copy(p->stream, STK_COPY_H2D, address,
                             (uintptr_t)s->memory, count, err));
-    if (m->stage == STK_STAGE_FREE || m->stage == STK_STAGE_ENDING) {
-        PEN_TRY(record_now(p, s, err));
-        s->in_call = false;
-    } else {
+    if (of_a_frame(m)) {
         m->io.stream_used = true;
+        return PEN_OK;
     }
+    PEN_TRY(record_now(p, s, err));
+    s->in_call = false;
     return PEN_OK;
+}
+
+void stk_module_reclaim(struct pen_module *m)
+{
+    struct pen_pipeline *p = m->pipeline;
+    while (m->staging)
+        drop_staging(m, &m->staging);
+    while (m->blocks.next && m->blocks.next != &m->blocks) {
+        struct stk_module_block *b = m->blocks.next;
+        if (b->address) {
+            stk_pipeline_leak(p, STK_RES_CUDA_DEVICE, m->id,
+                              "pen_module_alloc_device", b->bytes, 1);
+            pen_module_free_device(m, b->address);
+        } else {
+            stk_pipeline_leak(p, STK_RES_HOST, m->id, "pen_module_alloc",
+                              b->bytes, 1);
+            pen_module_free(m, (char *)b + BLOCK_ALIGN);
+        }
+    }
 }
 
 // --- the frames of a call ---------------------------------------------------
@@ -314,6 +393,35 @@ static void note_use(struct pen_io *io, struct pen_frame *frame,
     io->uses[io->use_count++] = (struct stk_use){ frame, access };
 }
 
+// Note that the host's access to a DMABUF has begun, to be ended after the
+// call; what is noted already ends at once what was begun once more.
+static enum pen_status note_shown(struct pen_io *io, struct pen_frame *frame,
+                                  unsigned access, struct pen_error *err)
+{
+    for (uint32_t i = 0; i < io->shown_count; i++) {
+        if (io->shown[i].frame == frame && io->shown[i].access == access)
+            return stk_frame_host_done(frame, access, err);
+    }
+    io->shown[io->shown_count++] = (struct stk_use){ frame, access };
+    return PEN_OK;
+}
+
+enum pen_status stk_io_hide(struct pen_io *io, struct pen_error *err)
+{
+    enum pen_status st = PEN_OK;
+    while (io->shown_count) {
+        const struct stk_use *use = &io->shown[--io->shown_count];
+        struct pen_error why = { 0 };
+        const enum pen_status one =
+            stk_frame_host_done(use->frame, use->access, &why);
+        if (one == PEN_OK || st != PEN_OK)
+            continue;
+        st = one;
+        *err = why;
+    }
+    return st;
+}
+
 enum pen_status pen_acquire(const struct pen_io *io, struct pen_frame *frame,
                             enum pen_place place, unsigned access,
                             struct pen_view *out, struct pen_error *err)
@@ -324,7 +432,10 @@ enum pen_status pen_acquire(const struct pen_io *io, struct pen_frame *frame,
                              "acquired a frame that is not one of this call");
     switch (place) {
     case PEN_ON_HOST:
-        return stk_frame_on_host(frame, access, out, err);
+        PEN_TRY(stk_frame_on_host(frame, access, out, err));
+        return frame->buffer->mem == PEN_MEM_DMABUF
+                   ? note_shown(own(io), frame, access, err)
+                   : PEN_OK;
     case PEN_ON_STREAM:
         if (!m->cuda)
             return pen_error_set(err, PEN_E_STATE, 0, m->id,
@@ -422,10 +533,17 @@ static bool on_stream(const struct pen_io *io, const struct pen_view *view)
     const uint64_t at = view->plane[0].address;
     for (uint32_t i = 0; i < io->use_count; i++) {
         const struct stk_buffer *b = io->uses[i].frame->buffer;
-        if (at - b->block.address < b->block.bytes)
+        if (at - b->block.address < stk_buffer_bytes(b))
             return true;
     }
     return false;
+}
+
+// DMABUFs are on the side from which they were acquired.
+static bool on_device(const struct pen_io *io, const struct pen_view *view)
+{
+    return view->mem == PEN_MEM_CUDA_DEVICE ||
+           (view->mem == PEN_MEM_DMABUF && on_stream(io, view));
 }
 
 enum pen_status pen_copy(const struct pen_io *io, const struct pen_view *dst,
@@ -433,8 +551,8 @@ enum pen_status pen_copy(const struct pen_io *io, const struct pen_view *dst,
 {
     struct pen_module *m = io->module;
     struct pen_pipeline *p = m->pipeline;
-    const bool to_device = dst->mem == PEN_MEM_CUDA_DEVICE;
-    const bool from_device = src->mem == PEN_MEM_CUDA_DEVICE;
+    const bool to_device = on_device(io, dst);
+    const bool from_device = on_device(io, src);
     unsigned kind = 0;
     if (!to_device && !from_device) {
         if (on_stream(io, dst) || on_stream(io, src))

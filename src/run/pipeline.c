@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../base/snapshot.h"
 #include "../graph/graph.h"
 #include "run.h"
 
@@ -45,6 +46,13 @@ const struct pen_plan *pen_pipeline_plan(const struct pen_pipeline *pipeline)
     return pipeline->plan;
 }
 
+enum pen_status pen_pipeline_snapshot(const struct pen_pipeline *pipeline,
+                                      struct pen_snapshot **out,
+                                      struct pen_error *err)
+{
+    return stk_snapshot_take(pipeline->ledger, out, err);
+}
+
 // The log of the user is his again after destroy, even if a module that never
 // came back writes to it later.
 static void log_on(void *cookie, enum pen_log_level level, const char *topic,
@@ -54,6 +62,48 @@ static void log_on(void *cookie, enum pen_log_level level, const char *topic,
     const struct pen_log *log = atomic_load(&p->user_log);
     if (log && log->message)
         log->message(log->cookie, level, topic, text);
+}
+
+// --- what may outlive the pipeline ------------------------------------------
+
+static struct stk_remains *remains_create(bool leak_sites)
+{
+    struct stk_remains *r = calloc(1, sizeof(*r));
+    if (!r)
+        return NULL;
+    atomic_init(&r->users, 1);
+    r->ledger = stk_ledger_create(leak_sites);
+    if (!r->ledger) {
+        free(r);
+        return NULL;
+    }
+    return r;
+}
+
+// One more user; returns the cookie for remains_drop().
+static void *remains_use(struct stk_remains *r)
+{
+    atomic_fetch_add_explicit(&r->users, 1, memory_order_relaxed);
+    return r;
+}
+
+// Called by the pools when the last frame or buffer is gone, on whatever
+// thread that was.
+static void remains_drop(void *cookie)
+{
+    struct stk_remains *r = cookie;
+    if (atomic_fetch_sub_explicit(&r->users, 1, memory_order_acq_rel) != 1)
+        return;
+    stk_stream_destroy(&r->stream);
+    pen_device_close(&r->device);
+    stk_ledger_destroy(&r->ledger);
+    free(r);
+}
+
+// Whether only the pipeline itself is left.
+static bool remains_unused(const struct stk_remains *r)
+{
+    return atomic_load(&r->users) == 1;
 }
 
 // --- errors -----------------------------------------------------------------
@@ -179,12 +229,43 @@ static enum pen_status open_device(struct pen_pipeline *p,
                              "the file asks for a real device (\"cuda\"), "
                              "which forbids the emulated one");
     device.log = &p->log;
-    PEN_TRY(stk_device_open(&device, p->ledger, &p->device, err));
+    PEN_TRY(
+        stk_device_open_for(&device, p->ledger, "pipeline", &p->device, err));
     struct pen_device_info info;
     PEN_TRY(pen_device_get_info(p->device, &info, err));
     snprintf(p->device_name, sizeof(p->device_name), "%s", info.name);
     p->emulated = info.emulated;
+    p->usage_known =
+        stk_device_usage(p->device, &p->usage.before, &p->usage.process_before);
     return PEN_OK;
+}
+
+// Whether a frame of the pipeline may be a DMABUF.
+static bool has_dmabuf(const struct pen_plan *plan)
+{
+    uint32_t mems = 0;
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        const struct stk_plan_node *node = &plan->nodes[n];
+        for (uint32_t i = 0; i < node->inputs; i++)
+            mems |= node->in[i].mem;
+        for (uint32_t o = 0; o < node->outputs; o++)
+            mems |= node->out[o].mem | PEN_MEM_BIT(node->output[o].mem);
+    }
+    return mems & PEN_MEM_BIT(PEN_MEM_DMABUF);
+}
+
+static void probe_dmabuf(struct pen_device *dev, struct pen_profile *profile)
+{
+    struct stk_dmabuf_caps caps;
+    stk_dmabuf_probe(dev, &caps);
+    profile->dmabuf = (caps.host ? PEN_DMABUF_HOST : 0) |
+                      (caps.export ? PEN_DMABUF_EXPORT : 0) |
+                      (caps.import ? PEN_DMABUF_IMPORT : 0);
+    const char *const why[] = { caps.why_host, caps.why_export,
+                                caps.why_import };
+    for (unsigned i = 0; i < 3; i++)
+        snprintf(profile->why_dmabuf[i], sizeof(profile->why_dmabuf[i]), "%s",
+                 why[i]);
 }
 
 // What is really there, in place of what the profile supposes.
@@ -193,12 +274,15 @@ static enum pen_status complete_profile(struct pen_pipeline *p,
                                         struct pen_plan_params *params,
                                         struct pen_error *err)
 {
+    p->profile = p->plan->profile;
+    params->profile = &p->profile;
+    if (has_dmabuf(p->plan))
+        probe_dmabuf(p->device, &p->profile);
+    if (!p->device)
+        return PEN_OK;
     struct pen_device_info info;
     PEN_TRY(pen_device_get_info(p->device, &info, err));
-    p->profile = *(params->profile ? params->profile
-                                   : pen_profile_builtin("generic-cuda"));
     p->profile.cuda = true;
-    params->profile = &p->profile;
     uint64_t *budget = &params->budget[PEN_MEM_CUDA_DEVICE];
     if (!*budget && !desc->budget[PEN_MEM_CUDA_DEVICE])
         *budget = info.free_bytes / 10 * 9;
@@ -225,17 +309,17 @@ static enum pen_status make_plan(struct pen_pipeline *p,
     enum pen_status st =
         pen_plan_create(desc, registry, &plan, &p->plan, first, err);
     const bool again =
-        st == PEN_OK && (!params->no_probe || pen_plan_needs_device(p->plan));
+        st == PEN_OK && (!params->no_probe || pen_plan_needs_device(p->plan) ||
+                         has_dmabuf(p->plan));
     if (!again && issues)
         stk_issues_append(issues, first);
     pen_issues_destroy(&first);
     if (!again)
         return st;
 
-    if (pen_plan_needs_device(p->plan)) {
+    if (pen_plan_needs_device(p->plan))
         PEN_TRY(open_device(p, desc, &params->device, err));
-        PEN_TRY(complete_profile(p, desc, &plan, err));
-    }
+    PEN_TRY(complete_profile(p, desc, &plan, err));
     pen_plan_destroy(&p->plan);
     plan.probe = !params->no_probe;
     first = issues ? issues : pen_issues_create();
@@ -328,6 +412,15 @@ static enum pen_status make_modules(struct pen_pipeline *p,
     return PEN_OK;
 }
 
+// The budgets hold for whatever is allocated from now on.
+static void set_limits(struct pen_pipeline *p)
+{
+    const struct pen_plan *plan = p->plan;
+    stk_ledger_set_limit(p->ledger, PEN_MEM_BITS_HOST, plan->host_budget);
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++)
+        stk_ledger_set_limit(p->ledger, PEN_MEM_BIT(m), plan->budget[m]);
+}
+
 enum pen_status pen_pipeline_create(const struct pen_description *desc,
                                     const struct pen_registry *registry,
                                     const struct pen_pipeline_params *params,
@@ -340,8 +433,15 @@ enum pen_status pen_pipeline_create(const struct pen_description *desc,
         params = &defaults;
     *out = NULL;
     struct pen_pipeline *p = calloc(1, sizeof(*p));
-    if (!p)
+    struct stk_remains *remains = remains_create(params->leak_sites);
+    if (!p || !remains) {
+        free(p);
+        if (remains)
+            remains_drop(remains);
         return out_of_memory(err);
+    }
+    p->remains = remains;
+    p->ledger = remains->ledger;
     atomic_store(&p->user_log, params->log);
     p->log.message = log_on;
     p->log.cookie = p;
@@ -359,11 +459,9 @@ enum pen_status pen_pipeline_create(const struct pen_description *desc,
     pthread_cond_init(&p->sync_cond, &monotonic);
     pthread_condattr_destroy(&monotonic);
 
-    p->ledger = stk_ledger_create(params->leak_sites);
-    enum pen_status st = p->ledger ? PEN_OK : out_of_memory(err);
-    if (st == PEN_OK)
-        st = make_plan(p, desc, registry, params, issues, err);
+    enum pen_status st = make_plan(p, desc, registry, params, issues, err);
     if (st == PEN_OK) {
+        set_limits(p);
         p->expected = p->plan->frames;
         if (p->frame_limit && (!p->expected || p->expected > p->frame_limit))
             p->expected = p->frame_limit;
@@ -387,6 +485,34 @@ static void buffer_returned(void *cookie)
     stk_task_wake(&m->task);
 }
 
+// Frames that turn out larger than known get their room where they lie, at no
+// cost but addresses. Not below what the driver deals out: a small block would
+// take that much memory.
+static size_t reserve_of(const struct pen_pipeline *p,
+                         const struct stk_plan_output *output)
+{
+    enum { TIMES = 8 };
+    size_t bytes = 0;
+    if (output->mem != PEN_MEM_CUDA_DEVICE || !stk_region_possible(p->device) ||
+        output->block_bytes < stk_region_granularity(p->device) ||
+        !stk_mul(output->block_bytes, TIMES, &bytes))
+        return 0;
+    return bytes;
+}
+
+// What to do about a machine that locks no more memory.
+static void name_the_quota(struct pen_error *err)
+{
+    if (err->status != PEN_E_NOMEM)
+        return;
+    const struct pen_error why = *err;
+    pen_error_set(
+        err, why.status, why.native, why.where,
+        "a smaller budget of `host_pinned` with settings.pinned_limit "
+        "\"stage\" needs less pinned memory: %s",
+        why.text);
+}
+
 static enum pen_status make_pool(struct pen_pipeline *p, struct pen_module *m,
                                  unsigned o, struct pen_error *err)
 {
@@ -405,15 +531,28 @@ static enum pen_status make_pool(struct pen_pipeline *p, struct pen_module *m,
     const bool host = output->mem == PEN_MEM_HOST;
     const struct stk_pool_params params = {
         .mem = output->mem,
+        .kind = output->kind,
         .block_bytes = output->block_bytes,
+        .reserve_bytes = reserve_of(p, output),
         .blocks = output->blocks,
         .dev = host ? NULL : p->device,
         .ledger = p->ledger,
         .owner = owner,
         .returned = buffer_returned,
         .cookie = m,
+        .gone = remains_drop,
+        .gone_cookie = remains_use(p->remains),
     };
-    return stk_pool_create(&params, &pin->made, err);
+    struct pen_error why = { 0 };
+    enum pen_status st = stk_pool_create(&params, &pin->made, &why);
+    if (st == PEN_OK)
+        return PEN_OK;
+    remains_drop(p->remains);
+    if (output->mem == PEN_MEM_HOST_PINNED)
+        name_the_quota(&why);
+    if (err)
+        *err = why;
+    return st;
 }
 
 static enum pen_status make_pools(struct pen_pipeline *p, struct pen_error *err)
@@ -526,6 +665,8 @@ static enum pen_status make_ready(struct pen_pipeline *p,
             frames += p->plan->nodes[n].output[o].blocks;
     }
     PEN_TRY(stk_frame_pool_create(frames, p->ledger, &p->frame_pool, err));
+    stk_frame_pool_when_gone(p->frame_pool, remains_drop,
+                             remains_use(p->remains));
     if (p->device) {
         struct stk_stream *stream = NULL;
         PEN_TRY(stk_stream_create(p->device, "pipeline", &stream, err));
@@ -681,12 +822,21 @@ static void release_module(struct pen_module *m)
     stk_actor_close(m);
 }
 
-// Frames that somebody still refers to, once the pools are gone.
-static bool frames_out(const struct pen_pipeline *p)
+// A frame that a module released once too often, or used afterwards, did no
+// harm, but is a fault of the program.
+static void report_misuses(struct pen_pipeline *p)
 {
-    struct stk_ledger_totals frames;
-    stk_ledger_totals(p->ledger, STK_RES_FRAME, &frames);
-    return frames.live > 0;
+    struct pen_error first = { 0 }, err;
+    const uint64_t misuses =
+        p->frame_pool ? stk_frame_pool_misuses(p->frame_pool, &first) : 0;
+    if (!misuses)
+        return;
+    pen_error_set(&err, PEN_E_STATE, 0, "pipeline",
+                  "frames that nobody referred to any more were used or "
+                  "released, %llu time%s; the first: %s",
+                  (unsigned long long)misuses, misuses == 1 ? "" : "s",
+                  first.text);
+    stk_pipeline_error(p, NULL, NULL, true, &err);
 }
 
 // Give everything back, in the reverse order; what is then still in the
@@ -707,11 +857,17 @@ static void release_all(struct pen_pipeline *p)
         for (unsigned o = 0; o < p->modules[n].outputs; o++)
             stk_pool_destroy(&p->modules[n].out[o].made);
     }
+    report_misuses(p);
     stk_frame_pool_destroy(&p->frame_pool);
 
-    pthread_mutex_lock(&p->plan_lock);
     struct stk_stream *stream = p->stream;
     struct pen_device *device = p->device;
+    struct pen_unattributed usage = p->usage;
+    if (!p->usage_known ||
+        !stk_device_usage(device, &usage.after, &usage.process_after))
+        usage = (struct pen_unattributed){ 0 };
+    pthread_mutex_lock(&p->plan_lock);
+    p->usage = usage;
     p->stream = NULL;
     p->device = NULL;
     if (stream)
@@ -721,14 +877,35 @@ static void release_all(struct pen_pipeline *p)
     pthread_mutex_unlock(&p->plan_lock);
     // A module that kept a frame keeps its memory: that is told as a leak,
     // and stays valid, with the device that it came from.
-    if (frames_out(p)) {
-        p->kept_stream = stream;
-        p->kept_device = device;
-    } else {
+    if (remains_unused(p->remains)) {
         stk_stream_destroy(&stream);
         pen_device_close(&device);
     }
+    p->remains->stream = stream;
+    p->remains->device = device;
     stk_ledger_each(p->ledger, add_leak, p);
+}
+
+// By name, where sites are kept: an error, or a warning if it may be.
+static void report_leaks(struct pen_pipeline *p)
+{
+    struct pen_error err;
+    const struct stk_leak *l = p->leaks;
+    if (l && *l->owner)
+        pen_error_set(&err, PEN_E_LEAK, 0, l->owner,
+                      "%llu bytes of %s were not released (%s); %llu such "
+                      "entries in all",
+                      (unsigned long long)l->bytes, stk_res_name(l->res),
+                      l->site, (unsigned long long)p->leaked);
+    else
+        pen_error_set(&err, PEN_E_LEAK, 0, "pipeline",
+                      "%llu allocations were not released",
+                      (unsigned long long)p->leaked);
+    if (!p->leaks_fatal)
+        pen_log_write(&p->log, PEN_LOG_WARN, "pen.run", "%s: %s", err.where,
+                      err.text);
+    else if (!atomic_load(&p->failed))
+        stk_pipeline_error(p, NULL, NULL, true, &err);
 }
 
 static void tear_down(struct pen_pipeline *p, enum pen_state state)
@@ -739,21 +916,8 @@ static void tear_down(struct pen_pipeline *p, enum pen_state state)
     release_all(p);
     atomic_store(&p->torn_down, true);
 
-    if (p->leaked && p->leaks_fatal && !atomic_load(&p->failed)) {
-        struct pen_error err;
-        const struct stk_leak *l = p->leaks;
-        if (l && *l->owner)
-            pen_error_set(&err, PEN_E_LEAK, 0, l->owner,
-                          "%llu bytes of %s were not released (%s); %llu "
-                          "such entries in all",
-                          (unsigned long long)l->bytes, stk_res_name(l->res),
-                          l->site, (unsigned long long)p->leaked);
-        else
-            pen_error_set(&err, PEN_E_LEAK, 0, "pipeline",
-                          "%llu allocations were not released",
-                          (unsigned long long)p->leaked);
-        stk_pipeline_error(p, NULL, NULL, true, &err);
-    }
+    if (p->leaked)
+        report_leaks(p);
     struct pen_stats final;
     stk_pipeline_collect(p, &final);
     pthread_mutex_lock(&p->plan_lock);
@@ -921,12 +1085,7 @@ static void free_pipeline(struct pen_pipeline *p)
     free(p->link_lists);
     free(p->leaks);
     pen_plan_destroy(&p->plan);
-    // Frames that are still out refer to these three.
-    if (!p->ledger || !frames_out(p)) {
-        stk_stream_destroy(&p->kept_stream);
-        pen_device_close(&p->kept_device);
-        stk_ledger_destroy(&p->ledger);
-    }
+    remains_drop(p->remains);
     pthread_cond_destroy(&p->sync_cond);
     pthread_mutex_destroy(&p->sync_lock);
     pthread_mutex_destroy(&p->error_lock);

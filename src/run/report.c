@@ -8,8 +8,9 @@
 #include "run.h"
 
 static const enum stk_res counted[] = {
-    STK_RES_HOST,   STK_RES_HOST_PINNED, STK_RES_CUDA_DEVICE, STK_RES_DMABUF,
-    STK_RES_STREAM, STK_RES_EVENT,       STK_RES_KERNELS,     STK_RES_FRAME,
+    STK_RES_HOST,    STK_RES_HOST_PINNED,  STK_RES_CUDA_DEVICE, STK_RES_DMABUF,
+    STK_RES_STREAM,  STK_RES_EVENT,        STK_RES_KERNELS,     STK_RES_FRAME,
+    STK_RES_MAPPING, STK_RES_REGISTRATION, STK_RES_IMPORT,
 };
 
 static double seconds_of(const struct pen_pipeline *p)
@@ -68,6 +69,7 @@ void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out)
     for (unsigned m = PEN_MEM_HOST; p->plan && m < PEN_MEM_COUNT; m++)
         out->memory[m].planned_peak = p->plan->peak[m];
     out->launches = p->stream ? stk_stream_launches(p->stream) : p->launches;
+    out->unattributed = p->usage;
     out->blocking_syncs =
         p->device ? stk_device_blocked(p->device) : p->blocked;
     pthread_mutex_unlock(&p->plan_lock);
@@ -266,6 +268,30 @@ static void text_resources(struct stk_text *t, const struct pen_stats *s,
                   s->contexts_retained, s->contexts_released);
 }
 
+// Other programs use the device too, and drivers keep something back: less
+// than this is not worth a line.
+#define UNATTRIBUTED_TOLD (UINT64_C(2) << 20)
+
+static void text_unattributed(struct stk_text *t,
+                              const struct pen_unattributed *u)
+{
+    if (u->after < u->before || u->after - u->before <= UNATTRIBUTED_TOLD)
+        return;
+    stk_text_add(t, "unattributed: ");
+    add_size(t, u->before);
+    stk_text_add(t, " of the device's memory were in use before, ");
+    add_size(t, u->after);
+    stk_text_add(t, " after");
+    if (u->process_after) {
+        stk_text_add(t, " (by this process ");
+        add_size(t, u->process_before);
+        stk_text_add(t, ", ");
+        add_size(t, u->process_after);
+        stk_text_add(t, ")");
+    }
+    stk_text_add(t, "\n");
+}
+
 static void text_leaks(struct stk_text *t, const struct pen_pipeline *p)
 {
     if (!atomic_load(&p->torn_down)) {
@@ -316,6 +342,7 @@ char *pen_pipeline_report_text(const struct pen_pipeline *pipeline)
     pthread_mutex_unlock(&p->plan_lock);
     text_errors(&t, p);
     text_resources(&t, &s, p);
+    text_unattributed(&t, &s.unattributed);
     text_leaks(&t, p);
     return stk_text_take(&t);
 }
@@ -396,7 +423,13 @@ static json_t *json_memory(const struct pen_stats *s)
         o = stk_json_with(o, "live", stk_json_count(m->live));
         all = stk_json_with(all, pen_mem_key((enum pen_mem_type)i), o);
     }
-    return all;
+    const struct pen_unattributed *u = &s->unattributed;
+    json_t *o =
+        stk_json_with(json_object(), "before", stk_json_count(u->before));
+    o = stk_json_with(o, "after", stk_json_count(u->after));
+    o = stk_json_with(o, "process_before", stk_json_count(u->process_before));
+    o = stk_json_with(o, "process_after", stk_json_count(u->process_after));
+    return stk_json_with(all, "unattributed", o);
 }
 
 static json_t *json_cuda(const struct pen_stats *s)

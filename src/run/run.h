@@ -60,17 +60,20 @@ struct stk_link {
     _Atomic bool started;  // a first frame went all the way through `to`
     // What may flow, as the plan in force says; read by the putting task only.
     enum pen_mem_type mem;
+    enum stk_dmabuf_kind kind;  // of DMABUF
     uint32_t formats;
     struct pen_caps most;
 };
 
-// A frame acquired on the stream in this call.
+// A frame acquired in this call.
 struct stk_use {
     struct pen_frame *frame;
     unsigned access;
 };
 
-// Host bytes on their way to the device (pen_module_fill_device).
+// Host bytes on their way to the device (pen_module_fill_device). A module has
+// STK_STAGING_BLOCKS of what the plan holds for it, and is not called while all
+// of them are on their way.
 struct stk_staging {
     struct stk_staging *next;
     void *memory;
@@ -92,6 +95,7 @@ struct stk_out_pin {
     // As the plan in force says.
     struct pen_caps most;
     enum pen_mem_type mem;
+    bool streamed;  // written by work on the stream
     uint32_t blocks;
     size_t block_bytes;
     struct stk_pool *pool;  // what the actor knows of `made`
@@ -108,9 +112,12 @@ struct pen_io {
     struct pen_caps caps[PEN_MAX_PINS];  // of the outputs
     int forward[PEN_MAX_PINS];           // input pin that leaves here; -1
     uint64_t index;
-    bool prepared;  // process(), not prepare()
-    struct stk_use uses[2 * PEN_MAX_PINS];
+    bool prepared;                          // process(), not prepare()
+    struct stk_use uses[2 * PEN_MAX_PINS];  // on the stream
     uint32_t use_count;
+    // DMABUFs that the host looks at: each for reading, writing and both.
+    struct stk_use shown[3 * 2 * PEN_MAX_PINS];
+    uint32_t shown_count;
     bool stream_used;
 };
 
@@ -151,6 +158,7 @@ struct pen_module {
     struct stk_module_block blocks;  // list head
     pthread_mutex_t block_lock;
     struct stk_staging *staging;
+    uint32_t staging_count;
     uint64_t workspace[PEN_MEM_COUNT];  // that the plan holds
 };
 
@@ -170,6 +178,16 @@ struct stk_failure {
 
 enum { STK_MAX_FAILURES = 16 };
 
+// What frames refer to that outlive the pipeline: the stream, the device and
+// the ledger go with the last who uses them. The pipeline is one, each pool
+// another, which says so when its last frame or buffer is gone.
+struct stk_remains {
+    _Atomic uint32_t users;
+    struct stk_ledger *ledger;
+    struct stk_stream *stream;  // until the teardown the pipeline's own
+    struct pen_device *device;
+};
+
 struct pen_pipeline {
     const struct pen_log *_Atomic user_log;
     struct pen_log log;  // hands on to user_log
@@ -177,7 +195,8 @@ struct pen_pipeline {
     bool leaks_fatal, leak_sites;
     uint32_t workers;
 
-    struct stk_ledger *ledger;
+    struct stk_ledger *ledger;  // of remains
+    struct stk_remains *remains;
     struct pen_profile profile;  // of the plan
     struct pen_plan *plan;
     pthread_mutex_t plan_lock;
@@ -201,9 +220,6 @@ struct pen_pipeline {
     _Atomic bool draining, stopping, failed;
     // Everything is given back; from then on `leaks` does not change.
     _Atomic bool torn_down;
-    // Not released because frames are still out.
-    struct stk_stream *kept_stream;
-    struct pen_device *kept_device;
 
     // The wait for the last point of the stream.
     pthread_mutex_t sync_lock;
@@ -220,8 +236,10 @@ struct pen_pipeline {
     _Atomic uint64_t sink_frames;
     _Atomic uint64_t copies[4], copy_bytes[4];  // by stk_copy_kind; 0: host
     _Atomic uint64_t library_allocations;
-    uint64_t launches;  // of the stream, once it is gone
-    uint64_t blocked;   // waits of workers, likewise
+    uint64_t launches;              // of the stream, once it is gone
+    uint64_t blocked;               // waits of workers, likewise
+    struct pen_unattributed usage;  // of the device
+    bool usage_known;
 
     pthread_mutex_t error_lock;
     struct stk_failure failures[STK_MAX_FAILURES];
@@ -252,6 +270,12 @@ void stk_actor_close(struct pen_module *m);
 // comes out wrong then.
 PEN_NODISCARD enum pen_status stk_device_fine(struct pen_pipeline *p,
                                               struct pen_error *err);
+// Whether a block for pen_module_fill_device() is free. If not, *wait is a
+// point to wait for.
+bool stk_staging_ready(struct pen_module *m, struct stk_point *wait);
+// The call has returned: its access to DMABUFs by the host is over.
+PEN_NODISCARD enum pen_status stk_io_hide(struct pen_io *io,
+                                          struct pen_error *err);
 // Memory that a module did not give back: entered in the leaks and freed.
 void stk_module_reclaim(struct pen_module *m);
 

@@ -46,6 +46,7 @@ struct run {
     struct pen_description *desc;
     struct pen_issues *issues;
     struct pen_pipeline_params params;  // to be changed before run_create
+    bool may_wait;  // workers may have waited for the device
     struct pen_pipeline *p;
 };
 
