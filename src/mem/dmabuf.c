@@ -27,9 +27,10 @@ static const char heap_node[] = "/dev/dma_heap/system";
 
 // --- why it did not work ----------------------------------------------------
 
-// What went wrong with one way after the other.
+// What went wrong with one way after the other; PEN_E_UNSUPPORTED to begin
+// with.
 struct trouble {
-    enum pen_status status;  // the worst: what is absent is the least
+    enum pen_status status;  // the first that is more than absence
     int native;
     char text[400];
 };
@@ -38,7 +39,7 @@ PEN_PRINTF(4, 5)
 static void tell(struct trouble *t, enum pen_status status, int native,
                  const char *format, ...)
 {
-    if (t->status == PEN_OK || t->status == PEN_E_UNSUPPORTED) {
+    if (t->status == PEN_E_UNSUPPORTED) {
         t->status = status;
         t->native = native;
     }
@@ -252,7 +253,7 @@ static enum pen_status provide(const struct stk_mem_source *source,
                                struct pen_error *err)
 {
     const bool emulated = source->dev && stk_device_emulated(source->dev);
-    struct trouble t = { 0 };
+    struct trouble t = { .status = PEN_E_UNSUPPORTED };
     for (size_t i = 0; i < sizeof(providers) / sizeof(providers[0]); i++) {
         const struct provider *p = &providers[i];
         int fd = -1, why = 0;
@@ -272,7 +273,8 @@ static enum pen_status provide(const struct stk_mem_source *source,
              bytes, p->name, strerror(why));
         stk_fd_close(source->ledger, &d->fd);
     }
-    return pen_error_set(err, t.status, t.native, source->owner, "%s", t.text);
+    pen_error_set(err, t.status, t.native, source->owner, "%s", t.text);
+    return t.status;
 }
 
 static enum pen_status fill_host(const struct stk_mem_source *source,
@@ -509,7 +511,7 @@ static void probe_host(struct pen_device *dev, struct stk_dmabuf_caps *out)
     struct stk_dmabuf d = { .kind = STK_DMABUF_HOST, .fd = -1 };
     struct pen_error err = { 0 };
     enum pen_status status = provide(&source, PROBE_BYTES, &d, &err);
-    if (status == PEN_OK) {
+    if (d.host) {
         struct stk_block block;
         fill_block(&d, PROBE_BYTES, &block);
         block.dmabuf = &d;
