@@ -78,12 +78,19 @@ static int64_t begin_call(struct pen_module *m, const char *name)
     const int64_t now = stk_now();
     atomic_store_explicit(&m->called, now, memory_order_relaxed);
     atomic_store_explicit(&m->call, name, memory_order_release);
+    stk_frame_account = &m->frame_refs;
     return now;
+}
+
+static void leave_call(struct pen_module *m)
+{
+    stk_frame_account = NULL;
+    atomic_store_explicit(&m->call, NULL, memory_order_release);
 }
 
 static void end_call(struct pen_module *m, int64_t since)
 {
-    atomic_store_explicit(&m->call, NULL, memory_order_release);
+    leave_call(m);
     atomic_fetch_add_explicit(&m->busy_ns, (uint64_t)(stk_now() - since),
                               memory_order_relaxed);
 }
@@ -208,7 +215,7 @@ enum pen_status stk_actor_open(struct pen_module *m, struct pen_error *err)
         return PEN_OK;
     begin_call(m, "open");
     const enum pen_status st = m->cls->ops.open(m, err);
-    atomic_store(&m->call, NULL);
+    leave_call(m);
     return filled_in(st, err, "open");
 }
 
@@ -227,7 +234,7 @@ void stk_actor_close(struct pen_module *m)
         scope.dev = NULL;
     begin_call(m, "close");
     m->cls->ops.close(m);
-    atomic_store(&m->call, NULL);
+    leave_call(m);
 }
 
 // --- outputs ----------------------------------------------------------------

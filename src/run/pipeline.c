@@ -806,10 +806,26 @@ static bool sync_stream(struct pen_pipeline *p, int64_t deadline)
     return true;
 }
 
+// The modules that took more references than they dropped: "a, b".
+static void name_keepers(const struct pen_pipeline *p, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (uint32_t n = 0; n < p->module_count && used < size; n++) {
+        if (p->modules[n].frame_refs > 0)
+            used += (size_t)snprintf(text + used, size - used, "%s%s",
+                                     used ? ", " : "", p->modules[n].id);
+    }
+}
+
 static void add_leak(void *cookie, const struct stk_ledger_entry *entry)
 {
-    stk_pipeline_leak(cookie, entry->res, entry->owner, entry->site,
-                      entry->bytes, entry->count);
+    // The ledger knows who made a frame, not who kept it.
+    char keepers[96] = "";
+    if (entry->res == STK_RES_FRAME && *entry->owner)
+        name_keepers(cookie, keepers, sizeof(keepers));
+    stk_pipeline_leak(cookie, entry->res, *keepers ? keepers : entry->owner,
+                      entry->site, entry->bytes, entry->count);
 }
 
 static void release_module(struct pen_module *m)
