@@ -242,6 +242,36 @@ static bool is_whole_mappings(const struct emu_device *dev, uint64_t address,
     return bytes != 0;
 }
 
+static bool overlaps(const char *bytes, size_t pitch, const struct emu_op *op,
+                     const char *from, uint64_t size)
+{
+    const size_t span =
+        op->rows ? (op->rows - 1) * pitch + op->row_bytes : op->row_bytes;
+    return bytes && bytes < from + size && from < bytes + span;
+}
+
+// A driver need not wait before it unmaps, and what is queued then reads and
+// writes where nothing is. Of copies and fills that is seen here; kernels are
+// waited for, since nobody knows what they use.
+static CUresult finish_users(struct emu_context *ctx, const char *from,
+                             uint64_t size)
+{
+    bool kernels = false, used = false;
+    for (const struct emu_stream *s = ctx->streams; s; s = s->next) {
+        for (const struct emu_op *op = s->first; op; op = op->next) {
+            kernels |= op->kind == EMU_OP_LAUNCH;
+            used |= (op->kind == EMU_OP_COPY || op->kind == EMU_OP_FILL) &&
+                    (overlaps(op->dst, op->dst_pitch, op, from, size) ||
+                     overlaps(op->src, op->src_pitch, op, from, size));
+        }
+    }
+    if (used) {
+        emu_report("cuMemUnmap: queued work still uses the memory");
+        emu_context_break(ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
+    return used || kernels ? emu_wait_to_free(ctx) : CUDA_SUCCESS;
+}
+
 CUresult emu_cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
     CALL call = ENTER(cuMemUnmap, CONTEXT);
@@ -252,7 +282,7 @@ CUresult emu_cuMemUnmap(CUdeviceptr address, size_t bytes)
                       : MISUSE(cuMemUnmap, CUDA_ERROR_INVALID_VALUE,
                                "not the whole of what was mapped there");
     if (!result)
-        result = emu_wait_to_free(call.ctx);
+        result = finish_users(call.ctx, emu_bytes_of(dev, address), bytes);
     // Others may have unmapped it while this call waited.
     for (uint64_t at = address; at != address + bytes;) {
         struct emu_range *mapping = emu_range_find(&dev->mappings, at);

@@ -16,6 +16,7 @@ static void clear_environment(void)
     unsetenv("PENSTOCK_EMU_DEVICES");
     unsetenv("PENSTOCK_EMU_CPU");
     unsetenv("PENSTOCK_EMU_CHECK");
+    unsetenv("PENSTOCK_EMU_DMABUF");
     unsetenv("PENSTOCK_EMU_REPORT");
 }
 
@@ -75,6 +76,7 @@ PEN_TEST(nonsense_in_the_environment_is_reported_and_ignored)
         { "PENSTOCK_EMU_DEVICES", "11" },
         { "PENSTOCK_EMU_CPU", "z80" },
         { "PENSTOCK_EMU_CHECK", "yes" },
+        { "PENSTOCK_EMU_DMABUF", "both" },
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         clear_environment();
