@@ -132,6 +132,7 @@ PEN_TEST(access_ends_where_the_next_piece_has_none)
           cuMemSetAccess(at, 4 * GRANULE, &access_all, 1));
     CU_IS(CUDA_ERROR_INVALID_VALUE,
           cuMemSetAccess(at, GRANULE / 2, &access_all, 1));
+    CU(cuStreamSynchronize(stream));
     CU(cuMemUnmap(at + GRANULE, GRANULE));
     CU_IS(CUDA_ERROR_INVALID_VALUE,
           cuMemsetD8Async(at, 3, GRANULE + 1, stream));
