@@ -250,10 +250,15 @@ static bool has_places(const struct pen_module *m)
     return true;
 }
 
-// Whether work on the stream reaches the blocks of an output.
+// Whether blocks of an output are first written by work on the stream.
 static bool on_stream(const struct pen_pipeline *p,
+                      const struct stk_plan_node *node,
                       const struct stk_plan_output *output)
 {
+    // A bridge writes page-locked memory by a copy on the stream. Any other
+    // module may write it on the host.
+    if (output->mem == PEN_MEM_HOST_PINNED)
+        return node->cls->flags & PEN_CLASS_BRIDGE;
     if (output->mem != PEN_MEM_DMABUF)
         return output->mem != PEN_MEM_HOST;
     return output->kind == STK_DMABUF_CUDA ||
@@ -269,7 +274,7 @@ void stk_actor_refresh(struct pen_module *m)
         struct stk_out_pin *pin = &m->out[o];
         pin->most = node->output[o].caps;
         pin->mem = node->output[o].mem;
-        pin->streamed = m->cuda && on_stream(p, &node->output[o]);
+        pin->streamed = m->cuda && on_stream(p, node, &node->output[o]);
         pin->blocks = node->output[o].blocks;
         pin->block_bytes = node->output[o].block_bytes;
         pin->pool = pin->made;
