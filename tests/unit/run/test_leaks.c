@@ -373,7 +373,8 @@ static void check_report(const struct run *r, const struct leak *leak,
     json_t *report, *entry;
     size_t i;
     bool found = false;
-    json_array_foreach (report_leaks(r, &report), i, entry) {
+    json_t *list = report_leaks(r, &report);
+    json_array_foreach (list, i, entry) {
         const char *kind = text_of(entry, "type");
         const char *owner = text_of(entry, "owner");
         const bool wanted = strcmp(kind, stk_res_name(leak->res)) == 0;
