@@ -200,8 +200,10 @@ enum pen_status pen_frame_dmabuf(struct pen_frame *frame,
     }
     struct stk_ledger *ledger = stk_buffer_source(buffer)->ledger;
     int fd = -1;
-    PEN_TRY(stk_fd_dup(ledger, buffer->block.dmabuf->fd, "pen_frame_dmabuf",
-                       PEN_HERE, &fd, err));
+    PEN_TRY(
+        stk_fd_dup(ledger, buffer->block.dmabuf->fd,
+                   stk_frame_user ? stk_frame_user->name : "pen_frame_dmabuf",
+                   PEN_HERE, &fd, err));
     *out = (struct pen_dmabuf){
         .fd = fd,
         .modifier = 0,  // all that is ours, and all that is taken

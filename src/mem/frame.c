@@ -291,7 +291,7 @@ enum pen_status stk_frame_make(struct stk_frame_pool *pool,
     return stk_frame_make_as(pool, buffer, caps, &layout, out, err);
 }
 
-_Thread_local int64_t *stk_frame_account;
+_Thread_local struct stk_frame_user *stk_frame_user;
 
 // Neither of the two brings a frame back to life, or takes a reference of who
 // is given the object next.
@@ -306,8 +306,8 @@ struct pen_frame *pen_frame_ref(struct pen_frame *frame)
     } while (!atomic_compare_exchange_weak_explicit(
         &frame->refs, &refs, refs + 1, memory_order_relaxed,
         memory_order_relaxed));
-    if (stk_frame_account)
-        ++*stk_frame_account;
+    if (stk_frame_user)
+        stk_frame_user->refs++;
     return frame;
 }
 
@@ -324,8 +324,8 @@ void pen_frame_unref(struct pen_frame *frame)
     } while (!atomic_compare_exchange_weak_explicit(
         &frame->refs, &refs, refs - 1, memory_order_acq_rel,
         memory_order_relaxed));
-    if (stk_frame_account)
-        --*stk_frame_account;
+    if (stk_frame_user)
+        stk_frame_user->refs--;
     if (refs > 1)
         return;
     struct stk_buffer *buffer = frame->buffer;

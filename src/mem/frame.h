@@ -36,10 +36,15 @@ void stk_frame_pool_destroy(struct stk_frame_pool **pool);
 void stk_frame_pool_when_gone(struct stk_frame_pool *pool,
                               void (*gone)(void *cookie), void *cookie);
 
-// Where pen_frame_ref() and pen_frame_unref() of this thread add 1 and subtract
-// 1, so that a frame that is left can be laid at somebody's door; NULL:
-// nowhere. Set around the calls of a module.
-extern _Thread_local int64_t *stk_frame_account;
+// Who uses frames on this thread, so that what is left can be laid at his door:
+// descriptors are entered under his name, and references that he takes and
+// drops are counted. NULL: nobody in particular. Set around the calls of a
+// module.
+struct stk_frame_user {
+    const char *name;
+    int64_t refs;
+};
+extern _Thread_local struct stk_frame_user *stk_frame_user;
 
 // Frames that were released, referenced or acquired although nobody had a
 // reference. That does nothing but count; the first is told by *first (may be

@@ -78,13 +78,13 @@ static int64_t begin_call(struct pen_module *m, const char *name)
     const int64_t now = stk_now();
     atomic_store_explicit(&m->called, now, memory_order_relaxed);
     atomic_store_explicit(&m->call, name, memory_order_release);
-    stk_frame_account = &m->frame_refs;
+    stk_frame_user = &m->user;
     return now;
 }
 
 static void leave_call(struct pen_module *m)
 {
-    stk_frame_account = NULL;
+    stk_frame_user = NULL;
     atomic_store_explicit(&m->call, NULL, memory_order_release);
 }
 

@@ -392,6 +392,7 @@ static enum pen_status make_modules(struct pen_pipeline *p,
         m->number = i;
         m->cls = node->cls;
         m->id = node->id;
+        m->user.name = m->id;
         m->params = node->params;
         m->inputs = node->inputs;
         m->outputs = node->outputs;
@@ -812,7 +813,7 @@ static void name_keepers(const struct pen_pipeline *p, char *text, size_t size)
     size_t used = 0;
     text[0] = 0;
     for (uint32_t n = 0; n < p->module_count && used < size; n++) {
-        if (p->modules[n].frame_refs > 0)
+        if (p->modules[n].user.refs > 0)
             used += (size_t)snprintf(text + used, size - used, "%s%s",
                                      used ? ", " : "", p->modules[n].id);
     }

@@ -159,7 +159,7 @@ struct pen_module {
     pthread_mutex_t block_lock;
     struct stk_staging *staging;
     uint32_t staging_count;
-    int64_t frame_refs;  // that its calls took and did not drop
+    struct stk_frame_user user;  // what its calls took and did not drop
     uint64_t workspace[PEN_MEM_COUNT];  // that the plan holds
 };
 

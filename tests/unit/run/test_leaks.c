@@ -29,6 +29,7 @@ static struct loot {
     struct stk_import *import;
     int fd, memfd;
     struct pen_frame *frame;
+    struct pen_dmabuf dmabuf;
 } loot;
 
 enum { BYTES = 64 << 10 };
@@ -444,6 +445,80 @@ PEN_TEST(each_kind_is_caught_with_owner_and_site_and_else_a_warning)
     in_all_modes(all_leaks);
 }
 
+// --- what a frame gives out -------------------------------------------------
+
+static enum pen_status keep_descriptor(struct pen_module *m,
+                                       const struct pen_io *io,
+                                       struct pen_error *err)
+{
+    (void)m;
+    if (loot.taken)
+        return PEN_OK;
+    loot.taken = true;
+    return pen_frame_dmabuf(pen_input(io, 0), &loot.dmabuf, err);
+}
+
+static const struct pen_pin dmabuf_input[] = {
+    { .name = "input",
+      .help = "A picture.",
+      .kinds = PEN_KIND_BIT(PEN_KIND_RAW_IMAGE),
+      .mem = PEN_MEM_BIT(PEN_MEM_DMABUF),
+      .formats = PEN_FMT_BIT(PEN_FMT_MONO) },
+    { 0 },
+};
+static const struct pen_module_class keeper = {
+    .abi = PEN_MODULE_ABI,
+    .size = sizeof(struct pen_module_class),
+    .name = "KeepDescriptor",
+    .version = "1.0",
+    .summary = "Leaks.",
+    .category = PEN_CATEGORY_SINK,
+    .inputs = dmabuf_input,
+    .ops = { .process = keep_descriptor },
+};
+
+static void descriptor(void)
+{
+    struct run r;
+    run_init(&r);
+    RUN_OK(pen_registry_add(r.registry, &keeper, &err));
+    loot = (struct loot){ .fd = -1, .memfd = -1 };
+    const struct pen_error err = run_to_error(
+        &r,
+        PIPE(MODULE("source", "TSource") "," MODULE("leaker", "KeepDescriptor"),
+             LINK("source", "leaker")));
+    assert_int_equal(err.status, PEN_E_LEAK);
+
+    json_t *report, *entry;
+    size_t i;
+    unsigned files = 0, frames = 0;
+    json_t *list = report_leaks(&r, &report);
+    json_array_foreach (list, i, entry) {
+        if (strcmp(text_of(entry, "owner"), "leaker") != 0)
+            continue;
+        files += strcmp(text_of(entry, "type"), "file") == 0;
+        frames += strcmp(text_of(entry, "type"), "frame") == 0;
+    }
+    json_decref(report);
+    assert_int_equal(files, 1);
+    assert_int_equal(frames, 1);
+
+    // It is still a descriptor of the frame's memory.
+    assert_true(loot.dmabuf.fd >= 0);
+    assert_int_equal(lseek(loot.dmabuf.fd, 0, SEEK_CUR), 0);
+    pen_dmabuf_close(&loot.dmabuf);
+    pen_pipeline_destroy(&r.p);
+    run_finish(&r);
+}
+
+PEN_TEST(a_descriptor_that_is_kept_is_told_with_who_took_it)
+{
+    static const struct leak host = { .res = STK_RES_DMABUF };
+    if (!possible(&host))
+        PEN_SKIP("no DMABUFs of host memory on this machine");
+    in_all_modes(descriptor);
+}
+
 // After all of them a pipeline that leaks nothing runs as ever.
 PEN_TEST(a_leak_spoils_no_later_run)
 {
@@ -460,4 +535,5 @@ PEN_TEST(a_leak_spoils_no_later_run)
 PEN_TEST_MAIN(
     PEN_CASE(there_is_a_leaking_class_for_each_kind_of_entry),
     PEN_CASE(each_kind_is_caught_with_owner_and_site_and_else_a_warning),
+    PEN_CASE(a_descriptor_that_is_kept_is_told_with_who_took_it),
     PEN_CASE(a_leak_spoils_no_later_run))
