@@ -487,6 +487,30 @@ PEN_TEST(a_generated_picture_is_blurred_without_an_allocation)
     in_all_modes(steady);
 }
 
+static void converted(void)
+{
+    const struct pen_stats s = run(
+        "{ 'modules': { 'src': { 'type': 'TestSignalGenerator', 'props': "
+        "{ 'width': 64, 'height': 48, 'memType': 'DMABUF' } }, 'half': { "
+        "'type': 'ResizeNPPI', 'props': { 'width': 32, 'height': 24 } }, "
+        "'small': { 'type': 'ImageResizeCV', 'props': { 'width': 20, 'height': "
+        "20 } }, 'blur': { 'type': 'GaussianBlurCV', 'props': { 'kernelSize': "
+        "3 } }, 'meter': { 'type': 'TMeter' }, 'sink': { 'type': 'StatSink' } "
+        "}, 'connections': [ { 'from': 'src', 'to': 'half' }, { 'from': 'half',"
+        " 'to': 'small' }, { 'from': 'small', 'to': 'blur' }, { 'from': 'blur',"
+        " 'to': 'meter' }, { 'from': 'meter', 'to': 'sink' } ] }");
+    assert_nothing_of_ours();
+    assert_int_equal(s.steady_state_allocations, 0);
+    assert_int_equal(driver_inside, 0);
+}
+
+PEN_TEST(resizes_transfers_and_conversions_allocate_nothing)
+{
+    if (pen_test_on_gpu())
+        PEN_SKIP("a machine with a GPU may have no DMABUFs of host memory");
+    in_all_modes(converted);
+}
+
 // A folder of FRAMES equal pictures.
 static const char *make_folder(bool jpeg)
 {
@@ -585,6 +609,7 @@ int main(int argc, char **argv)
         PEN_CASE(what_a_module_allocates_is_the_same_in_both_counts),
         PEN_CASE(what_a_module_allocates_on_the_device_is_what_the_driver_saw),
         PEN_CASE(a_generated_picture_is_blurred_without_an_allocation),
+        PEN_CASE(resizes_transfers_and_conversions_allocate_nothing),
         PEN_CASE(a_folder_of_jpegs_allocates_in_the_library_only),
         PEN_CASE(a_folder_of_pngs_allocates_in_the_library_only),
         PEN_CASE(what_libpng_allocates_is_the_same_in_both_counts),
