@@ -1,13 +1,15 @@
 // The public allocator: a size-class pool with an account of its own, since it
 // belongs to no pipeline.
 
+#include <stdalign.h>
 #include <stdlib.h>
 
 #include "../base/snapshot.h"
 #include "size_pool.h"
 
+// A cache line of its own: every call reads it.
 struct pen_pool {
-    struct stk_size_pool *core;
+    alignas(64) struct stk_size_pool *core;
     bool device;  // CUDA_DEVICE, else host memory
     enum pen_mem_type mem;
     struct stk_ledger *ledger;  // the core's: it may outlive us
@@ -24,7 +26,8 @@ enum pen_status pen_pool_create(const struct pen_pool_params *params,
 {
     *out = NULL;
     const char *name = params->name ? params->name : "pool";
-    struct pen_pool *pool = calloc(1, sizeof(*pool));
+    struct pen_pool *pool =
+        aligned_alloc(alignof(struct pen_pool), sizeof(*pool));
     struct stk_ledger *ledger = pool ? stk_ledger_create(true) : NULL;
     if (!ledger) {
         free(pool);
@@ -32,9 +35,11 @@ enum pen_status pen_pool_create(const struct pen_pool_params *params,
                              "no host memory for a pool (%zu bytes)",
                              sizeof(*pool));
     }
-    pool->ledger = ledger;
-    pool->mem = params->mem;
-    pool->device = params->mem == PEN_MEM_CUDA_DEVICE;
+    *pool = (struct pen_pool){
+        .ledger = ledger,
+        .mem = params->mem,
+        .device = params->mem == PEN_MEM_CUDA_DEVICE,
+    };
     const struct stk_size_pool_params core = {
         .mem = params->mem,
         .dev = params->device,

@@ -50,9 +50,11 @@ struct stk_size_block {
     uint64_t seen;  // takes at the last sweep; class lock
 };
 
+// Of 128 bytes, as processors fetch lines in pairs: what one thread writes
+// shall not lie beside what all read.
 struct stk_span {
     // Read by whoever frees.
-    _Atomic uint64_t base;     // address of block 0
+    alignas(128) _Atomic uint64_t base;  // address of block 0
     _Atomic uint64_t inverse;  // offset * inverse >> 42 is the block's index
     _Atomic(struct stk_size_class *) cls;
     _Atomic(struct stk_size_pool *) pool;
@@ -76,7 +78,6 @@ struct stk_idle_block {
     int64_t since;  // of stk_size_clock()
 };
 
-// Two lines of 64 bytes each, as processors fetch them in pairs.
 struct stk_line {
     alignas(128) _Atomic(struct stk_size_block *) slot[STK_MAX_SLOTS];
 };
@@ -140,6 +141,8 @@ struct stk_size_pool {
 extern _Thread_local __attribute__((
     visibility("hidden"), tls_model("initial-exec"))) unsigned stk_shard;
 unsigned stk_shard_choose(void);
+// The highest number that was ever given: lines beyond it are empty.
+extern __attribute__((visibility("hidden"))) _Atomic unsigned stk_shard_top;
 
 // --- spans (size_span.c) ----------------------------------------------------
 

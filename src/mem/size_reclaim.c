@@ -27,7 +27,8 @@ void stk_size_push(struct stk_size_class *cls, struct stk_size_block *block,
 
 struct stk_size_block *stk_size_steal(struct stk_size_class *cls)
 {
-    for (unsigned i = 1; i <= STK_SHARDS; i++) {
+    const unsigned top = atomic_load(&stk_shard_top);
+    for (unsigned i = 1; i <= top; i++) {
         for (unsigned j = 0; j < STK_MAX_SLOTS; j++) {
             struct stk_size_block *block = atomic_load_explicit(
                 &cls->line[i].slot[j], memory_order_relaxed);
@@ -44,7 +45,8 @@ struct stk_size_block *stk_size_steal(struct stk_size_class *cls)
 // the last sweep. Class lock.
 static void sweep(struct stk_size_class *cls, int64_t now, bool all)
 {
-    for (unsigned i = 1; i <= STK_SHARDS; i++) {
+    const unsigned top = atomic_load(&stk_shard_top);
+    for (unsigned i = 1; i <= top; i++) {
         for (unsigned j = 0; j < STK_MAX_SLOTS; j++) {
             struct stk_size_block *block = atomic_load(&cls->line[i].slot[j]);
             if (!block)
@@ -224,7 +226,8 @@ uint64_t stk_size_count_free(struct stk_size_class *cls)
 {
     pthread_mutex_lock(&cls->lock);
     uint64_t count = cls->idle_count;
-    for (unsigned i = 1; i <= STK_SHARDS; i++) {
+    const unsigned top = atomic_load(&stk_shard_top);
+    for (unsigned i = 1; i <= top; i++) {
         for (unsigned j = 0; j < STK_MAX_SLOTS; j++)
             count += atomic_load(&cls->line[i].slot[j]) != NULL;
     }

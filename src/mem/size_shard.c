@@ -3,6 +3,7 @@
 #include "size_pool_priv.h"
 
 _Thread_local unsigned stk_shard;
+_Atomic unsigned stk_shard_top;
 
 static struct {
     pthread_once_t once;
@@ -45,6 +46,8 @@ unsigned stk_shard_choose(void)
             best = i;
     }
     shards.threads[best]++;
+    if (best > atomic_load(&stk_shard_top))
+        atomic_store(&stk_shard_top, best);
     pthread_mutex_unlock(&shards.lock);
     // Where the end of the thread cannot be told, its line counts as used for
     // ever, which costs evenness and nothing else.

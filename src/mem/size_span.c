@@ -44,9 +44,11 @@ static struct stk_span *new_span(uint32_t count)
     struct stk_span *span = get_spare(count);
     if (span)
         return span;
-    const size_t bytes =
+    const size_t align = alignof(struct stk_span);
+    size_t bytes =
         sizeof(*span) + (size_t)count * sizeof(struct stk_size_block);
-    span = aligned_alloc(alignof(struct stk_span), bytes);
+    bytes = (bytes + align - 1) & ~(align - 1);
+    span = aligned_alloc(align, bytes);
     if (!span)
         return NULL;
     memset(span, 0, bytes);

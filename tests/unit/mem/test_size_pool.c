@@ -676,8 +676,9 @@ PEN_TEST(params_are_checked)
 
 PEN_TEST(every_failed_allocation_is_told_and_leaves_nothing)
 {
-    const size_t sizes[] = { 100, 70000, 3 * MIB };
-    for (unsigned k = 0; k < 3; k++) {
+    // The last one is where the map has seen nothing yet.
+    const size_t sizes[] = { 100, 70000, 3 * MIB, 300 * MIB };
+    for (unsigned k = 0; k < 4; k++) {
         bool fired = true;
         unsigned failures = 0;
         for (unsigned nth = 1; fired; nth++) {
@@ -723,6 +724,30 @@ PEN_TEST(every_failed_allocation_is_told_and_leaves_nothing)
     }
 }
 
+PEN_TEST(a_pool_that_cannot_be_made_leaves_nothing)
+{
+    const struct pen_pool_params params = { .mem = PEN_MEM_HOST };
+    unsigned failures = 0;
+    bool fired = true;
+    for (unsigned nth = 1; fired; nth++) {
+        struct pen_pool *pool = NULL;
+        struct pen_error err = { 0 };
+        pen_alloc_fail_arm(nth, false);
+        const enum pen_status st = pen_pool_create(&params, &pool, &err);
+        fired = pen_alloc_fail_disarm();
+        assert_int_equal(st, fired ? PEN_E_NOMEM : PEN_OK);
+        failures += fired;
+        if (fired) {
+            assert_null(pool);
+            assert_int_equal(err.status, PEN_E_NOMEM);
+            assert_non_null(strstr(err.text, "bytes"));
+        } else {
+            assert_int_equal(pen_pool_destroy(&pool, &err), PEN_OK);
+        }
+    }
+    assert_int_equal(failures, 3);  // it, its account, its core
+}
+
 PEN_TEST(memory_that_is_short_comes_from_idle_blocks)
 {
     struct stk_size_pool *pool = make(0);
@@ -748,6 +773,7 @@ enum { PLACES = 96, WORKERS = 6 };
 
 struct shared {
     struct stk_size_pool *pool;
+    unsigned rounds;
     struct place {
         pthread_mutex_t lock;
         uint64_t address, id;
@@ -770,7 +796,7 @@ static size_t random_size(uint64_t *seed)
 static void *work(void *cookie)
 {
     struct worker *w = cookie;
-    const unsigned rounds = pen_test_seeds(20000, 400000);
+    const unsigned rounds = w->shared->rounds;
     for (unsigned i = 0; i < rounds; i++) {
         struct place *p = &w->shared->place[pen_test_random(&w->seed) % PLACES];
         pthread_mutex_lock(&p->lock);
@@ -796,10 +822,11 @@ static void *work(void *cookie)
     return NULL;
 }
 
-static void many_threads(uint64_t max_bytes)
+static void many_threads(uint64_t max_bytes, unsigned rounds)
 {
     static struct shared shared;
     memset(&shared, 0, sizeof(shared));
+    shared.rounds = rounds;
     shared.pool = make_with((struct stk_size_pool_params){
         .max_bytes = max_bytes, .decay_ns = 1000000 });
     for (unsigned i = 0; i < PLACES; i++)
@@ -843,12 +870,12 @@ static void many_threads(uint64_t max_bytes)
 
 PEN_TEST(blocks_of_many_threads_never_overlap)
 {
-    many_threads(0);
+    many_threads(0, pen_test_seeds(10000, 400000));
 }
 
 PEN_TEST(nor_do_they_under_a_limit)
 {
-    many_threads(8 * MIB);
+    many_threads(8 * MIB, pen_test_seeds(4000, 100000));
 }
 
 static void *free_at_random(void *cookie)
@@ -906,6 +933,7 @@ PEN_TEST_MAIN(PEN_CASE(classes_waste_less_than_an_eighth),
               PEN_CASE(a_pool_is_destroyed_while_others_free),
               PEN_CASE(params_are_checked),
               PEN_CASE(every_failed_allocation_is_told_and_leaves_nothing),
+              PEN_CASE(a_pool_that_cannot_be_made_leaves_nothing),
               PEN_CASE(memory_that_is_short_comes_from_idle_blocks),
               PEN_CASE(blocks_of_many_threads_never_overlap),
               PEN_CASE(nor_do_they_under_a_limit),
