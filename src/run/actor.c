@@ -255,14 +255,14 @@ static bool on_stream(const struct pen_pipeline *p,
                       const struct stk_plan_node *node,
                       const struct stk_plan_output *output)
 {
-    // A bridge writes page-locked memory by a copy on the stream. Any other
-    // module may write it on the host.
-    if (output->mem == PEN_MEM_HOST_PINNED)
-        return node->cls->flags & PEN_CLASS_BRIDGE;
-    if (output->mem != PEN_MEM_DMABUF)
-        return output->mem != PEN_MEM_HOST;
-    return output->kind == STK_DMABUF_CUDA ||
-           (p->plan->profile.dmabuf & PEN_DMABUF_IMPORT);
+    if (output->mem == PEN_MEM_CUDA_DEVICE || output->kind == STK_DMABUF_CUDA)
+        return true;
+    const bool reached = output->mem == PEN_MEM_HOST_PINNED ||
+                         (output->kind == STK_DMABUF_HOST &&
+                          (p->plan->profile.dmabuf & PEN_DMABUF_IMPORT));
+    // A bridge writes what the host reaches too by a copy on the stream. Any
+    // other module may write it on the host.
+    return reached && (node->cls->flags & PEN_CLASS_BRIDGE);
 }
 
 void stk_actor_refresh(struct pen_module *m)
