@@ -175,7 +175,8 @@ static enum pen_status explain(struct stk_planner *p, const struct stk_place *w,
         stk_mask_text(set->formats, wants, sizeof(wants));
         stk_mask_text(w->mask, gives, sizeof(gives));
     } else {
-        stk_wanted_text(set->mem, wants, sizeof(wants));
+        stk_wanted_text(stk_wanted_mems(p, to, e->to_pin), wants,
+                        sizeof(wants));
         stk_mems_text(PEN_MEM_BIT(stk_home_mem(from->home)), gives,
                       sizeof(gives));
     }

@@ -23,11 +23,8 @@ static uint32_t side_of(uint32_t homes)
            (homes & STK_HOMES_CUDA ? STK_HOMES_CUDA : 0);
 }
 
-// Memory types that an input asks for. A hand-written MemTypeConversion hands
-// frames through that lie where they shall, and the planner knows better how to
-// bring them there than by a copy, unless it is told to insert nothing.
-static uint32_t wanted_mems(const struct stk_planner *p,
-                            const struct stk_node *node, uint32_t pin)
+uint32_t stk_wanted_mems(const struct stk_planner *p,
+                         const struct stk_node *node, uint32_t pin)
 {
     const bool bridges = !p->plan->desc || p->plan->desc->auto_bridge;
     if (bridges && stk_class_copies(node->cls) &&
@@ -39,7 +36,8 @@ static uint32_t wanted_mems(const struct stk_planner *p,
 static uint32_t homes_of(const struct stk_planner *p,
                          const struct stk_node *node, uint32_t pin)
 {
-    return stk_homes_taken(wanted_mems(p, node, pin), p->plan->profile.dmabuf);
+    return stk_homes_taken(stk_wanted_mems(p, node, pin),
+                           p->plan->profile.dmabuf);
 }
 
 // Homes in which a pin takes frames. A hand-written upload gets pinned frames
@@ -156,15 +154,16 @@ static void complain(struct stk_planner *p, const struct stk_place *w,
         const char *code = "E311", *suggestion = way_round(p, set->mem, from);
         snprintf(why, sizeof(why), "and no bridge leads from there");
         if (mem) {
-            stk_wanted_text(set->mem, wants, sizeof(wants));
+            stk_wanted_text(stk_wanted_mems(p, to, e->to_pin), wants,
+                            sizeof(wants));
             stk_mems_text(PEN_MEM_BIT(stk_home_mem(from->home)), gives,
                           sizeof(gives));
         } else {
             stk_mask_text(set->formats, wants, sizeof(wants));
             stk_mask_text(w->mask, gives, sizeof(gives));
         }
-        if (mem && no_dmabuf(p, wanted_mems(p, to, e->to_pin), from->home, why,
-                             sizeof(why))) {
+        if (mem && no_dmabuf(p, stk_wanted_mems(p, to, e->to_pin), from->home,
+                             why, sizeof(why))) {
             code = "E313";
             suggestion = "";
         } else if (off) {
@@ -215,7 +214,7 @@ static enum pen_status collect(struct stk_planner *p, struct stk_place *w,
                 if (set->formats & PEN_FMT_BIT(w->format[i]))
                     formats |= 1u << i;
         }
-        const uint32_t mems = wanted_mems(p, to, e->to_pin);
+        const uint32_t mems = stk_wanted_mems(p, to, e->to_pin);
         if ((mems & PEN_MEM_BIT(PEN_MEM_DMABUF)) &&
             !(mems & PEN_MEM_BIT(PEN_MEM_HOST)))
             w->dmabuf = true;

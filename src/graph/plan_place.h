@@ -152,6 +152,14 @@ uint32_t stk_format_richness(enum pen_format format);
 void stk_loss_tell(struct stk_text *t, enum pen_format from, enum pen_format to,
                    uint64_t loss, bool several);
 
+// --- one pin (plan_place.c) --------------------------------------------------
+
+// Memory types that an input asks for. A hand-written MemTypeConversion hands
+// frames through that lie where they shall, and the planner knows better how to
+// bring them there than by a copy, unless it is told to insert nothing.
+uint32_t stk_wanted_mems(const struct stk_planner *p,
+                         const struct stk_node *node, uint32_t pin);
+
 // --- bridges that can be had (plan_template.c) -------------------------------
 
 // Look up the classes of bridges in the registry.

@@ -133,11 +133,15 @@ static void moves(const struct stk_planner *p, struct stk_place *w, unsigned i,
         add_hop(w, dma_cuda, pinned, OP_D2H, 1);
     if (!w->dmabuf)
         return;
-    if (p->copy[0].usable && (can & PEN_DMABUF_EXPORT))
+    // Frames of the host stay on its side, where a DMABUF can be mapped, if
+    // there is memory for that.
+    if (can & PEN_DMABUF_HOST) {
+        if (p->host_copy[1].usable) {
+            add_hop(w, host, dma_host, OP_TO_DMABUF, 1);
+            add_hop(w, pinned, dma_host, OP_TO_DMABUF, 1);
+        }
+    } else if (p->copy[0].usable && (can & PEN_DMABUF_EXPORT)) {
         add_hop(w, pinned, dma_cuda, OP_H2D, 1);
-    if (p->host_copy[1].usable && (can & PEN_DMABUF_HOST)) {
-        add_hop(w, host, dma_host, OP_TO_DMABUF, 1);
-        add_hop(w, pinned, dma_host, OP_TO_DMABUF, 1);
     }
 }
 

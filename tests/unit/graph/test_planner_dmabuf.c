@@ -226,12 +226,17 @@ PEN_TEST(a_pool_is_one_thing_and_the_second_gets_a_copy)
                      2 * 192 * 48 * 1000 / w.plan->profile.host_rate);
     world_finish(&w);
 
-    // With export one upload serves both.
-    plan_ok(
-        &w, PEN_DMABUF_HOST | PEN_DMABUF_EXPORT,
+    // The same where device memory could be exported: the sink may want to map
+    // what it gets. If that is all there is, one upload serves both.
+    static const char both[] =
         PIPE(MOD("s", "Source", RGB) "," MOD("c", "CudaWork", CUDA RGB) "," MOD(
                  "x", "Sink", CUDA RGB) "," MOD("k", "Sink", DMA RGB),
-             TO("s", "c") "," TO("c", "x") "," TO("s", "k")));
+             TO("s", "c") "," TO("c", "x") "," TO("s", "k"));
+    plan_ok(&w, PEN_DMABUF_HOST | PEN_DMABUF_EXPORT, both);
+    assert_int_equal(w.plan->h2h_per_frame, 1);
+    assert_int_equal(world_edge(&w, "k")->kind, STK_DMABUF_HOST);
+    world_finish(&w);
+    plan_ok(&w, PEN_DMABUF_EXPORT, both);
     assert_int_equal(world_inserted(&w, NULL), 1);
     assert_int_equal(world_edge(&w, "k")->kind, STK_DMABUF_CUDA);
     world_finish(&w);

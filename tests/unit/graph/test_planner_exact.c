@@ -141,7 +141,8 @@ static struct step copy_of(const struct problem *p, unsigned f, unsigned ma,
     const struct pen_profile *r = &p->profile;
     const int64_t in = frame_of(p, f);
     const bool host = p->wanted && p->make_host;
-    const bool cuda = p->wanted && p->make_cuda;
+    // An upload into a DMABUF is for those who cannot have one of the host.
+    const bool cuda = p->wanted && p->make_cuda && !p->make_host;
     struct step s = { .loss.transfers = 1 };
     if (ma == AT_HOST && mb == AT_PINNED) {
         s.there = true;
