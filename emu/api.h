@@ -25,7 +25,12 @@ void emu_leave(const struct call *call);
 #define ENTER(name, need) emu_enter(EMU_FN_##name, need)
 
 // Report misuse; returns `result`.
-CUresult emu_misuse(enum emu_fn fn, CUresult result, const char *text);
+static inline CUresult emu_misuse(enum emu_fn fn, CUresult result,
+                                  const char *text)
+{
+    emu_report("%s: %s", emu_fn_name(fn), text);
+    return result;
+}
 #define MISUSE(name, result, text) emu_misuse(EMU_FN_##name, result, text)
 
 // NULL: there is no such device.

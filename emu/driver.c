@@ -81,12 +81,6 @@ struct call emu_enter(enum emu_fn fn, enum need need)
     return call;
 }
 
-CUresult emu_misuse(enum emu_fn fn, CUresult result, const char *text)
-{
-    emu_report("%s: %s", emu_fn_name(fn), text);
-    return result;
-}
-
 CUresult emu_find_to_destroy(enum emu_fn fn, const struct call *call,
                              enum emu_kind kind, const void *handle,
                              const char *none, struct emu_slot **out)
