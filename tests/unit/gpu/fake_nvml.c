@@ -4,7 +4,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-EXPORT struct fake_nvml fake_nvml;
+EXPORT struct fake_nvml fake_nvml = { 0 };
 
 struct process {
     unsigned pid;

@@ -11,11 +11,30 @@
 
 enum { USED = 700 };  // of 1000 bytes, by the fake driver
 
+static const char *fake_path(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof(path), "%s/tests/unit/gpu/%s", pen_test_build(),
+             name);
+    if (access(path, F_OK) != 0)
+        PEN_SKIP("%s is not there", path);
+    return path;
+}
+
+// The fake's answers, which are `answers`.
+static struct fake_nvml *nvml_reset(struct fake_nvml answers)
+{
+    void *library = dlopen(fake_path("libnvidia-ml.so"), RTLD_NOW);
+    assert_non_null(library);
+    struct fake_nvml *fake = dlsym(library, "fake_nvml");
+    assert_non_null(fake);
+    *fake = answers;
+    return fake;
+}
+
 static struct pen_device *open_fake(void)
 {
-    char path[512];
-    snprintf(path, sizeof(path), "%s/tests/unit/gpu/libfake-driver.so",
-             pen_test_build());
+    const char *path = fake_path("libfake-driver.so");
     const struct pen_device_params params = { .driver = path };
     struct pen_device *dev = NULL;
     struct pen_error err = { 0 };
@@ -39,54 +58,50 @@ static uint64_t process_bytes(void)
 
 PEN_TEST(the_process_is_found_by_its_number)
 {
-    fake_nvml = (struct fake_nvml){ .count = 3,
-                                    .pid = (unsigned)getpid(),
-                                    .bytes = 400 };
+    struct fake_nvml *fake = nvml_reset((struct fake_nvml){
+        .count = 3, .pid = (unsigned)getpid(), .bytes = 400 });
     assert_int_equal(process_bytes(), 400);
-    assert_memory_equal(fake_nvml.uuid, "GPU-a0a1a2a3-", 13);
+    assert_memory_equal(fake->uuid, "GPU-a0a1a2a3-", 13);
     // Opened once, and closed with the device.
-    assert_int_equal(fake_nvml.inits, 1);
-    assert_int_equal(fake_nvml.shutdowns, 1);
+    assert_int_equal(fake->inits, 1);
+    assert_int_equal(fake->shutdowns, 1);
 }
 
 PEN_TEST(a_process_of_another_number_is_not_ours)
 {
-    fake_nvml = (struct fake_nvml){ .count = 2,
-                                    .pid = (unsigned)getpid() + 1,
-                                    .bytes = 400 };
+    (void)nvml_reset((struct fake_nvml){
+        .count = 2, .pid = (unsigned)getpid() + 1, .bytes = 400 });
     assert_int_equal(process_bytes(), 0);
 }
 
 PEN_TEST(bytes_that_nvml_does_not_know_are_none)
 {
-    fake_nvml = (struct fake_nvml){ .count = 1,
-                                    .pid = (unsigned)getpid(),
-                                    .bytes = ~0ull };
+    (void)nvml_reset((struct fake_nvml){
+        .count = 1, .pid = (unsigned)getpid(), .bytes = ~0ull });
     assert_int_equal(process_bytes(), 0);
 }
 
 PEN_TEST(an_nvml_that_fails_is_no_failure)
 {
-    fake_nvml = (struct fake_nvml){ .init = 9 };
+    struct fake_nvml *fake = nvml_reset((struct fake_nvml){ .init = 9 });
     assert_int_equal(process_bytes(), 0);
-    assert_int_equal(fake_nvml.inits, 1);  // asked once
-    assert_int_equal(fake_nvml.shutdowns, 0);
-    fake_nvml = (struct fake_nvml){ .by_uuid = 6 };
+    assert_int_equal(fake->inits, 1);  // asked once
+    assert_int_equal(fake->shutdowns, 0);
+    fake = nvml_reset((struct fake_nvml){ .by_uuid = 6 });
     assert_int_equal(process_bytes(), 0);
-    assert_int_equal(fake_nvml.inits, 1);
-    assert_int_equal(fake_nvml.shutdowns, 1);
-    fake_nvml = (struct fake_nvml){
-        .processes = 3, .count = 1, .pid = (unsigned)getpid(), .bytes = 400
-    };
+    assert_int_equal(fake->inits, 1);
+    assert_int_equal(fake->shutdowns, 1);
+    fake = nvml_reset((struct fake_nvml){
+        .processes = 3, .count = 1, .pid = (unsigned)getpid(), .bytes = 400 });
     assert_int_equal(process_bytes(), 0);
 }
 
 PEN_TEST(nvml_is_not_opened_before_somebody_asks)
 {
-    fake_nvml = (struct fake_nvml){ 0 };
+    struct fake_nvml *fake = nvml_reset((struct fake_nvml){ 0 });
     struct pen_device *dev = open_fake();
     pen_device_close(&dev);
-    assert_int_equal(fake_nvml.inits + fake_nvml.shutdowns, 0);
+    assert_int_equal(fake->inits + fake->shutdowns, 0);
 }
 
 PEN_TEST_MAIN(PEN_CASE(the_process_is_found_by_its_number),
