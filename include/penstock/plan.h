@@ -38,7 +38,8 @@ struct pen_profile {
 // Thread: any.
 PEN_API const struct pen_profile *pen_profile_builtin(const char *name);
 // Read a profile from a JSON object with the fields of pen_profile as keys;
-// the memory sizes may be left out.
+// the memory sizes may be left out, and so may `dmabuf`, an array of "host",
+// "export" and "import" (none of them).
 // Errors: PEN_E_IO, PEN_E_CONFIG (what is wrong with which key), PEN_E_LIMIT,
 // PEN_E_NOMEM. Thread: any.
 PEN_API PEN_NODISCARD enum pen_status pen_profile_load(const char *path,
