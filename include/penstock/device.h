@@ -9,7 +9,13 @@ PEN_BEGIN
 
 // A CUDA device, real or emulated. Opening one loads the driver library
 // (never before), retains the primary context of the device and releases it
-// again on close: Penstock creates no context of its own.
+// again on close: Penstock creates no context of its own. The context may be
+// shared with others, whose flags stay as they are.
+//
+// No driver works on both sides of a fork. In a child of a process that has
+// opened one, every use of a device, opening another one too, is PEN_E_STATE;
+// closing frees the child's memory and calls nothing. Start a new program
+// (exec), or fork first.
 struct pen_device;
 
 struct pen_device_params {
@@ -45,6 +51,7 @@ struct pen_device_info {
 //                         303 for one that is there but cannot be loaded and
 //                         302 for one that lacks a function
 //         PEN_E_ARG       selector is none of the above
+//         PEN_E_STATE     this process was forked after a driver was opened
 //         PEN_E_DRIVER, PEN_E_DEVMEM, PEN_E_NOMEM
 // Thread: setup. Blocks while the driver starts.
 PEN_API PEN_NODISCARD enum pen_status
@@ -55,7 +62,8 @@ pen_device_open(const struct pen_device_params *params, struct pen_device **out,
 // Thread: setup.
 PEN_API void pen_device_close(struct pen_device **dev);
 
-// Describe an open device. Errors: PEN_E_DRIVER, PEN_E_LOST. Thread: any.
+// Describe an open device. Errors: PEN_E_DRIVER, PEN_E_LOST, PEN_E_STATE.
+// Thread: any.
 PEN_API PEN_NODISCARD enum pen_status
 pen_device_get_info(struct pen_device *dev, struct pen_device_info *out,
                     struct pen_error *err);
