@@ -61,7 +61,7 @@ static struct stk_size_class *need_class(struct stk_size_pool *pool,
     size_t slots = STK_LINE_BYTES / bytes;
     slots = slots < 1 ? 1 : slots > STK_MAX_SLOTS ? STK_MAX_SLOTS : slots;
     atomic_init(&fresh->slots, (uint32_t)slots);
-    fresh->batch = slots > 1 ? (uint32_t)slots / 2 : 1;
+    fresh->batch = slots > 1 ? (uint32_t)slots - 1 : 1;
     // Held for some nanoseconds: rather spin than sleep.
     pthread_mutexattr_t attr;
     pthread_mutexattr_init(&attr);
@@ -109,13 +109,15 @@ static struct stk_size_block *refill(struct stk_size_class *cls)
     struct stk_size_block *block = NULL;
     pthread_mutex_lock(&cls->lock);
     if (cls->idle_count) {
+        // Their descriptors were written by whoever freed them: have them
+        // fetched side by side.
+        for (size_t i = 0; i < cls->batch && i < cls->idle_count; i++)
+            __builtin_prefetch(cls->idle[cls->idle_count - 1 - i].block, 1);
         block = cls->idle[--cls->idle_count].block;
         const uint32_t slots = atomic_load(&cls->slots);
         for (uint32_t i = 1; i < cls->batch && cls->idle_count; i++) {
-            struct stk_size_block *more = cls->idle[cls->idle_count - 1].block;
-            __builtin_prefetch(more, 1);
-            more->seen = UINT64_MAX;
-            if (!give_slot(&cls->line[stk_shard], slots, more))
+            if (!give_slot(&cls->line[stk_shard], slots,
+                           cls->idle[cls->idle_count - 1].block))
                 break;
             cls->idle_count--;
         }
