@@ -574,6 +574,47 @@ static void claim(uint64_t limit, uint64_t *most, uint64_t *granted)
     stk_ledger_destroy(&l);
 }
 
+// Nothing but claims, of which one fits: as many collisions as can be had.
+static void *claim_the_last(void *cookie)
+{
+    const struct claims *c = cookie;
+    struct stk_ledger *l = c->work.ledger;
+    pthread_barrier_wait(c->work.barrier);
+    for (unsigned i = 0; i < 100 * ROUNDS; i++) {
+        if (stk_ledger_reserve(l, STK_RES_HOST, BLOCK, "t", NULL) != PEN_OK)
+            continue;
+        if (atomic_fetch_add(c->held, 1) != 0)
+            atomic_fetch_add(c->wrong, 1);
+        atomic_fetch_sub(c->held, 1);
+        stk_ledger_cancel(l, STK_RES_HOST, BLOCK);
+    }
+    return NULL;
+}
+
+PEN_TEST(the_last_block_is_given_to_one_thread_at_a_time)
+{
+    struct stk_ledger *l = stk_ledger_create(false);
+    stk_ledger_set_limit(l, HOST, BLOCK);
+    _Atomic uint64_t held = 0, highest = 0, passed = 0, wrong = 0;
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    struct claims claims[THREADS];
+    pthread_t threads[THREADS];
+    for (unsigned i = 0; i < THREADS; i++) {
+        claims[i] = (struct claims){
+            { l, i, &barrier }, &held, &highest, &passed, &wrong
+        };
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, claim_the_last, &claims[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&barrier);
+    assert_int_equal(wrong, 0);
+    assert_true(fits(l, STK_RES_HOST, BLOCK));
+    stk_ledger_destroy(&l);
+}
+
 PEN_TEST(threads_never_pass_a_limit_together)
 {
     uint64_t most = 0, granted = 0;
@@ -610,5 +651,6 @@ PEN_TEST_MAIN(PEN_CASE(every_resource_has_a_name),
               PEN_CASE(a_refusal_names_sizes_and_the_three_largest_owners),
               PEN_CASE(without_sites_a_refusal_names_no_owner),
               PEN_CASE(the_largest_owners_of_random_ledgers_are_the_largest),
+              PEN_CASE(the_last_block_is_given_to_one_thread_at_a_time),
               PEN_CASE(threads_never_pass_a_limit_together),
               PEN_CASE(threads_are_not_refused_where_there_is_room_for_all))
