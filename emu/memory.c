@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "emu.h"
@@ -248,6 +249,14 @@ struct emu_range emu_exportable(const struct emu_range *block)
     return part;
 }
 
+// Half of the descriptors that the process may have are the program's.
+static bool is_too_many(int fd)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           (rlim_t)fd >= limit.rlim_cur / 2;
+}
+
 // Memory that may be exported one day lies in a file of its own, since a
 // descriptor says nothing of where in a file the memory is.
 static void back_with_file(const struct emu_device *dev,
@@ -260,7 +269,8 @@ static void back_with_file(const struct emu_device *dev,
     const int fd = emu_file_create(part.bytes, block->serial);
     if (fd < 0)
         return;  // refused when it is to be exported
-    if (!emu_file_map(dev, &part, fd, 0, PROT_READ | PROT_WRITE)) {
+    if (is_too_many(fd) ||
+        !emu_file_map(dev, &part, fd, 0, PROT_READ | PROT_WRITE)) {
         close(fd);
         return;
     }

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -332,6 +333,30 @@ PEN_TEST(descriptor_is_the_memory_itself)
     raw_close();
 }
 
+PEN_TEST(descriptors_are_left_for_the_program)
+{
+    raw_open();
+    struct rlimit before, few;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = 64;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    CUdeviceptr blocks[100];
+    for (int i = 0; i < 100; i++)
+        blocks[i] = raw_alloc(2 * PIECE);
+    int fd[20];
+    for (int i = 0; i < 20; i++)
+        fd[i] = dup(1);
+    for (int i = 0; i < 20; i++) {
+        assert_true(fd[i] >= 0);
+        close(fd[i]);
+    }
+    for (int i = 0; i < 100; i++)
+        CU(cuMemFree(blocks[i]));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    raw_close();
+}
+
 PEN_TEST(mapped_memory_is_exported_as_well)
 {
     raw_open();
@@ -500,6 +525,7 @@ PEN_TEST_MAIN(PEN_CASE(addresses_need_memory_and_memory_needs_access),
               PEN_CASE(blocks_and_reserved_addresses_lie_apart),
               PEN_CASE(misuse_of_registered_memory_is_refused_with_a_report),
               PEN_CASE(descriptor_is_the_memory_itself),
+              PEN_CASE(descriptors_are_left_for_the_program),
               PEN_CASE(mapped_memory_is_exported_as_well),
               PEN_CASE(device_shares_as_it_is_told),
               PEN_CASE(file_of_somebody_else_is_taken_in),
