@@ -213,24 +213,32 @@ void stk_pipeline_leak(struct pen_pipeline *p, enum stk_res res,
 
 // --- create -----------------------------------------------------------------
 
-static enum pen_status open_device(struct pen_pipeline *p,
-                                   const struct pen_description *desc,
-                                   const struct pen_device_params *params,
-                                   struct pen_error *err)
+static enum pen_status choose_device(const struct pen_pipeline *p,
+                                     const struct pen_description *desc,
+                                     const struct pen_device_params *params,
+                                     struct pen_device_params *out,
+                                     struct pen_error *err)
 {
     const char *asked = pen_description_device(desc);
-    struct pen_device_params device = *params;
-    if (!device.selector)
-        device.selector = asked;
-    if (strcmp(device.selector, "auto") == 0)
-        device.selector = "cuda";
-    if (strcmp(asked, "cuda") == 0 && strcmp(device.selector, "emulated") == 0)
+    *out = *params;
+    out->log = &p->log;
+    if (!out->selector)
+        out->selector = asked;
+    if (strcmp(out->selector, "auto") == 0)
+        out->selector = "cuda";
+    if (strcmp(asked, "cuda") == 0 && strcmp(out->selector, "emulated") == 0)
         return pen_error_set(err, PEN_E_CONFIG, 0, "/settings/device",
                              "the file asks for a real device (\"cuda\"), "
                              "which forbids the emulated one");
-    device.log = &p->log;
+    return PEN_OK;
+}
+
+static enum pen_status open_device(struct pen_pipeline *p,
+                                   const struct pen_device_params *device,
+                                   struct pen_error *err)
+{
     PEN_TRY(
-        stk_device_open_for(&device, p->ledger, "pipeline", &p->device, err));
+        stk_device_open_for(device, p->ledger, "pipeline", &p->device, err));
     struct pen_device_info info;
     PEN_TRY(pen_device_get_info(p->device, &info, err));
     snprintf(p->device_name, sizeof(p->device_name), "%s", info.name);
@@ -254,10 +262,17 @@ static bool has_dmabuf(const struct pen_plan *plan)
     return mems & PEN_MEM_BIT(PEN_MEM_DMABUF);
 }
 
-static void probe_dmabuf(struct pen_device *dev, struct pen_profile *profile)
+// Without an account: what it takes is no part of the pipeline's peak.
+static enum pen_status probe_dmabuf(const struct pen_device_params *device,
+                                    struct pen_profile *profile,
+                                    struct pen_error *err)
 {
     struct stk_dmabuf_caps caps;
+    struct pen_device *dev = NULL;
+    if (device)
+        PEN_TRY(stk_device_open(device, NULL, &dev, err));
     stk_dmabuf_probe(dev, &caps);
+    pen_device_close(&dev);
     profile->dmabuf = (caps.host ? PEN_DMABUF_HOST : 0) |
                       (caps.export ? PEN_DMABUF_EXPORT : 0) |
                       (caps.import ? PEN_DMABUF_IMPORT : 0);
@@ -266,19 +281,22 @@ static void probe_dmabuf(struct pen_device *dev, struct pen_profile *profile)
     for (unsigned i = 0; i < 3; i++)
         snprintf(profile->why_dmabuf[i], sizeof(profile->why_dmabuf[i]), "%s",
                  why[i]);
+    return PEN_OK;
 }
 
-// What is really there, in place of what the profile supposes.
+// What is really there, in place of what the profile supposes. `device` NULL:
+// there is none.
 static enum pen_status complete_profile(struct pen_pipeline *p,
                                         const struct pen_description *desc,
+                                        const struct pen_device_params *device,
                                         struct pen_plan_params *params,
                                         struct pen_error *err)
 {
     p->profile = p->plan->profile;
     params->profile = &p->profile;
     if (has_dmabuf(p->plan))
-        probe_dmabuf(p->device, &p->profile);
-    if (!p->device)
+        PEN_TRY(probe_dmabuf(device, &p->profile, err));
+    if (!device)
         return PEN_OK;
     struct pen_device_info info;
     PEN_TRY(pen_device_get_info(p->device, &info, err));
@@ -317,9 +335,13 @@ static enum pen_status make_plan(struct pen_pipeline *p,
     if (!again)
         return st;
 
-    if (pen_plan_needs_device(p->plan))
-        PEN_TRY(open_device(p, desc, &params->device, err));
-    PEN_TRY(complete_profile(p, desc, &plan, err));
+    struct pen_device_params device = { 0 };
+    const bool needs = pen_plan_needs_device(p->plan);
+    if (needs) {
+        PEN_TRY(choose_device(p, desc, &params->device, &device, err));
+        PEN_TRY(open_device(p, &device, err));
+    }
+    PEN_TRY(complete_profile(p, desc, needs ? &device : NULL, &plan, err));
     pen_plan_destroy(&p->plan);
     plan.probe = !params->no_probe;
     first = issues ? issues : pen_issues_create();
