@@ -33,6 +33,8 @@ void stk_buffer_set_block(struct stk_buffer *buffer,
                           const struct stk_block *block)
 {
     buffer->block = *block;
+    atomic_store_explicit(&buffer->grows, block->region != NULL,
+                          memory_order_relaxed);
     atomic_store_explicit(&buffer->bytes, block->bytes, memory_order_release);
 }
 

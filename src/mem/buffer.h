@@ -30,6 +30,7 @@ struct stk_buffer {
     _Atomic uint32_t refs;
     _Atomic uint32_t place;  // the pool's, see pool.c
     _Atomic bool pointed;    // some point is noted
+    _Atomic bool grows;      // the block can be made larger where it lies
     enum pen_mem_type mem;
     uint32_t number;         // in the pool
     _Atomic size_t bytes;    // of the block, see stk_buffer_bytes()

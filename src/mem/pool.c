@@ -50,7 +50,6 @@ struct stk_pool {
     struct stk_mem_source source;
     struct place *places;  // `capacity` of them
     uint32_t capacity;
-    bool can_grow;            // blocks where they lie
     _Atomic uint32_t blocks;  // places that have a block
     _Atomic uint32_t most;    // see max_in_use
     _Atomic size_t block_bytes;
@@ -149,25 +148,22 @@ static enum pen_status fill(struct stk_pool *pool, struct stk_buffer *buffer,
     return PEN_OK;
 }
 
-// Whether a block of another size can be made larger where it lies.
-static bool can_extend(const struct stk_pool *pool, size_t bytes)
+// Whether a block can be made larger where it lies.
+static bool can_extend(const struct stk_pool *pool,
+                       const struct stk_buffer *buffer, size_t bytes)
 {
-    return pool->can_grow && bytes <= pool->source.reserve;
+    return bytes <= pool->source.reserve &&
+           atomic_load_explicit(&buffer->grows, memory_order_relaxed);
 }
 
-// Make a block larger where it lies, whoever uses it. PEN_E_UNSUPPORTED: it
-// was not made for that.
+// Make a block larger where it lies, whoever uses it.
 static enum pen_status extend(struct stk_pool *pool, struct stk_buffer *buffer,
                               size_t bytes, struct pen_error *err)
 {
-    if (!buffer->block.region)
-        return PEN_E_UNSUPPORTED;
     struct stk_block block = buffer->block;
     struct pen_error inner = { 0 };
     const enum pen_status st =
         pool->type->grow(&pool->source, bytes, &block, &inner);
-    if (st == PEN_E_UNSUPPORTED)
-        return st;
     if (st) {
         char size[32];
         stk_format_size(bytes, size, sizeof(size));
@@ -257,8 +253,6 @@ static enum pen_status make_storage(const struct stk_pool_params *p,
         .reserve = p->mem == PEN_MEM_CUDA_DEVICE ? p->reserve_bytes : 0,
         .kind = p->kind,
     };
-    pool->can_grow = type->caps & STK_MEM_GROW && pool->source.reserve &&
-                     stk_region_possible(p->dev);
     pool->capacity = (uint32_t)capacity;
     atomic_init(&pool->block_bytes, p->block_bytes);
     atomic_init(&pool->holds, 1);
@@ -424,7 +418,7 @@ static bool suits(const struct stk_pool *pool, struct stk_buffer *buffer,
     *wait = (struct stk_point){ 0 };
     if (stk_buffer_bytes(buffer) < want->bytes) {
         // Memory of the old size is given back, which is done by the host.
-        return can_extend(pool, want->bytes) ||
+        return can_extend(pool, buffer, want->bytes) ||
                stk_buffer_unused(buffer, STK_WAIT_GROW, wait);
     }
     if (!want->stream)
@@ -513,19 +507,14 @@ static enum pen_status refit(struct stk_pool *pool, struct stk_buffer *buffer,
                              struct pen_error *err)
 {
     pthread_mutex_lock(&pool->memory);
-    enum pen_status st = PEN_E_UNSUPPORTED;
-    if (stk_buffer_bytes(buffer) >= bytes)
+    enum pen_status st = PEN_AGAIN;
+    if (stk_buffer_bytes(buffer) >= bytes) {
         st = PEN_OK;  // stk_pool_grow() was here meanwhile
-    else if (can_extend(pool, bytes))
+    } else if (can_extend(pool, buffer, bytes)) {
         st = extend(pool, buffer, bytes, err);
-    if (st == PEN_E_UNSUPPORTED) {
-        st = PEN_AGAIN;
-        if (stk_buffer_unused(buffer, STK_WAIT_GROW, wait)) {
-            st = fill(pool, buffer, bytes, atomic_load(&pool->blocks), err);
-            if (!st)
-                atomic_fetch_add_explicit(&pool->grown, 1,
-                                          memory_order_relaxed);
-        }
+    } else if (stk_buffer_unused(buffer, STK_WAIT_GROW, wait)) {
+        st = fill(pool, buffer, bytes, atomic_load(&pool->blocks), err);
+        atomic_fetch_add_explicit(&pool->grown, !st, memory_order_relaxed);
     }
     pthread_mutex_unlock(&pool->memory);
     return st;
@@ -623,13 +612,10 @@ static enum pen_status extend_all(struct stk_pool *pool, size_t bytes,
                                   struct pen_error *err)
 {
     const uint32_t blocks = atomic_load(&pool->blocks);
-    for (uint32_t i = 0; i < blocks && can_extend(pool, bytes); i++) {
+    for (uint32_t i = 0; i < blocks; i++) {
         struct stk_buffer *buffer = buffer_at(pool, i);
-        if (stk_buffer_bytes(buffer) >= bytes)
-            continue;
-        const enum pen_status st = extend(pool, buffer, bytes, err);
-        if (st && st != PEN_E_UNSUPPORTED)
-            return st;
+        if (stk_buffer_bytes(buffer) < bytes && can_extend(pool, buffer, bytes))
+            PEN_TRY(extend(pool, buffer, bytes, err));
     }
     return PEN_OK;
 }

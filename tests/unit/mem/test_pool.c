@@ -227,6 +227,47 @@ PEN_TEST(a_block_beyond_all_memory_is_refused_with_its_size)
     stk_ledger_destroy(&l);
 }
 
+PEN_TEST(sizes_and_counts_near_the_end_of_numbers_are_refused)
+{
+    static const struct {
+        size_t bytes;
+        uint32_t blocks, more;
+    } bad[] = {
+        { SIZE_MAX - 63, 1, 0 },        { SIZE_MAX - 4096, 1, 0 },
+        { SIZE_MAX / 2 + 1, 1, 0 },     { SIZE_MAX / 4, 8, 0 },
+        { 64, UINT32_MAX, UINT32_MAX }, { 64, 1, UINT32_MAX },
+    };
+    struct stk_ledger *l = stk_ledger_create(true);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        const struct stk_pool_params p = {
+            .mem = PEN_MEM_HOST,
+            .block_bytes = bad[i].bytes,
+            .blocks = bad[i].blocks,
+            .more_blocks = bad[i].more,
+            .ledger = l,
+        };
+        struct stk_pool *pool = NULL;
+        struct pen_error err = { 0 };
+        assert_int_equal(stk_pool_create(&p, &pool, &err), PEN_E_NOMEM);
+        assert_non_null(strstr(err.text, "block"));
+        assert_null(pool);
+        assert_int_equal(host_totals(l).live, 0);
+    }
+    // A pool that is told to grow beyond all memory stays usable once it is
+    // no longer: the blocks that are out keep what they have.
+    struct stk_pool *pool = host_pool(64, 2, l);
+    struct stk_buffer *held = take(pool), *b = NULL;
+    struct stk_point wait;
+    struct pen_error err = { 0 };
+    assert_int_equal(stk_pool_grow(pool, SIZE_MAX, &err), PEN_E_NOMEM);
+    assert_int_equal(stk_pool_take(pool, NULL, &b, &wait, &err), PEN_E_NOMEM);
+    assert_int_equal(stk_buffer_bytes(held), 64);
+    stk_buffer_unref(held);
+    stk_pool_destroy(&pool);
+    assert_int_equal(host_totals(l).live, 0);
+    stk_ledger_destroy(&l);
+}
+
 // --- growth -----------------------------------------------------------------
 
 PEN_TEST(growth_replaces_free_blocks_now_and_others_when_taken)
@@ -643,6 +684,7 @@ PEN_TEST_MAIN(PEN_CASE(the_table_of_memory_types_agrees_with_itself),
               PEN_CASE(a_buffer_comes_back_with_its_last_reference),
               PEN_CASE(parameters_that_make_no_pool_are_refused),
               PEN_CASE(a_block_beyond_all_memory_is_refused_with_its_size),
+              PEN_CASE(sizes_and_counts_near_the_end_of_numbers_are_refused),
               PEN_CASE(growth_replaces_free_blocks_now_and_others_when_taken),
               PEN_CASE(growth_to_a_size_that_is_not_larger_changes_nothing),
               PEN_CASE(growth_twice_while_a_block_is_out_gives_the_last_size),

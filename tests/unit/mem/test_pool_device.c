@@ -760,6 +760,201 @@ PEN_TEST(a_lost_device_ends_without_waiting_and_leaves_nothing)
     emu->penemu_reset();
 }
 
+// --- growth where blocks lie -------------------------------------------------
+
+static struct stk_pool *growing_pool(struct fixture *f, size_t bytes,
+                                     size_t reserve, uint32_t blocks)
+{
+    const struct stk_pool_params p = {
+        .mem = PEN_MEM_CUDA_DEVICE,
+        .block_bytes = bytes,
+        .reserve_bytes = reserve,
+        .blocks = blocks,
+        .more_blocks = 1,
+        .dev = f->dev,
+        .ledger = f->ledger,
+        .owner = "test.output",
+    };
+    struct stk_pool *pool = NULL;
+    FIXTURE_OK(stk_pool_create(&p, &pool, &err));
+    return pool;
+}
+
+static void check_words(struct fixture *f, struct stk_stream *s,
+                        const struct stk_buffer *b, size_t from, size_t to,
+                        uint32_t value)
+{
+    const size_t bytes = to - from;
+    void *host = NULL;
+    FIXTURE_OK(stk_pinned_alloc(f->dev, bytes, "test", PEN_HERE, &host, &err));
+    {
+        STK_SCOPE scope = { 0 };
+        FIXTURE_OK(stk_scope_enter(&scope, f->dev, &err));
+        FIXTURE_OK(stk_stream_copy(s, STK_COPY_D2H, (uintptr_t)host,
+                                   b->block.address + from, bytes, &err));
+    }
+    FIXTURE_OK(stk_point_wait(fixture_record(f, s), STK_WAIT_HOST_READ, &err));
+    for (size_t i = 0; i < bytes / 4; i++)
+        assert_int_equal(((uint32_t *)host)[i], value);
+    stk_pinned_free(f->dev, host, bytes);
+}
+
+static void grows_in_place(struct fixture *f)
+{
+    if (!stk_region_possible(f->dev))
+        return;
+    enum { SMALL = 2 << 20, LARGE = 5 << 20, RESERVE = 8 << 20 };
+    struct stk_stream *s = fixture_stream(f, "s");
+    struct gate gate;
+    gate_create(f, &gate);
+    warm_up(f, s);
+    struct stk_pool *pool = growing_pool(f, SMALL, RESERVE, 2);
+    struct stk_buffer *used = take(f, pool, s);
+    struct stk_buffer *idle = take(f, pool, s);
+    assert_non_null(used->block.region);
+    const uint64_t address = used->block.address;
+    gate_queue(f, &gate, s);
+    fixture_fill(f, s, address, 7, SMALL / 4);
+    const struct stk_point p = use(f, used, s, PEN_WRITE);
+    stk_buffer_unref(idle);
+
+    // While somebody has it and a stream writes to it.
+    const uint64_t blocked = stk_device_blocked(f->dev);
+    FIXTURE_OK(stk_pool_grow(pool, LARGE, &err));
+    assert_int_equal(stk_device_blocked(f->dev), blocked);
+    assert_false(stk_point_reached(p));
+    assert_int_equal(used->block.address, address);
+    assert_int_equal(stk_buffer_bytes(used), LARGE);
+    assert_int_equal(stk_buffer_bytes(idle), LARGE);
+    struct stk_ledger_totals t;
+    stk_ledger_totals(f->ledger, STK_RES_CUDA_DEVICE, &t);
+    assert_int_equal(t.live_bytes, 2 * LARGE);
+    assert_int_equal(t.peak_bytes, 2 * LARGE);
+    struct stk_pool_stats stats;
+    stk_pool_stats(pool, &stats);
+    assert_int_equal(stats.grown, 2);
+
+    gate_open(&gate);
+    check_words(f, s, used, 0, SMALL, 7);
+    stk_buffer_unref(used);
+    // What is new in it is cleared when it is taken next, and nothing else.
+    assert_ptr_equal(take(f, pool, s), used);
+    check_words(f, s, used, 0, SMALL, 7);
+    check_words(f, s, used, SMALL, LARGE, 0);
+
+    // Beyond the reserve it is replaced, when it comes back.
+    FIXTURE_OK(stk_pool_grow(pool, RESERVE + 1, &err));
+    assert_int_equal(stk_buffer_bytes(used), LARGE);
+    FIXTURE_OK(stk_pool_add(pool, 1, &err));
+    stk_buffer_unref(used);
+    used = take(f, pool, s);
+    assert_int_equal(stk_buffer_bytes(used), RESERVE + 1);
+    FIXTURE_OK(
+        stk_point_wait(use(f, used, s, PEN_WRITE), STK_WAIT_HOST_READ, &err));
+    stk_buffer_unref(used);
+    stk_pool_destroy(&pool);
+    gate_free(f, &gate);
+    stk_stream_destroy(&s);
+}
+
+PEN_TEST(blocks_grow_where_they_lie_also_while_they_are_used)
+{
+    fixture_all_modes(grows_in_place);
+}
+
+struct grower {
+    struct stk_pool *pool;
+    size_t bytes, most;
+    struct pen_error err;
+};
+
+static void *grow_by_steps(void *cookie)
+{
+    struct grower *g = cookie;
+    for (size_t bytes = g->bytes; bytes <= g->most; bytes += g->bytes) {
+        if (stk_pool_grow(g->pool, bytes, &g->err) != PEN_OK)
+            return g;
+    }
+    return NULL;
+}
+
+// For ThreadSanitizer: blocks are taken, looked at and given meanwhile.
+static void grows_while_taken(struct fixture *f)
+{
+    if (!stk_region_possible(f->dev))
+        return;
+    struct stk_stream *s = fixture_stream(f, "s");
+    struct grower g = {
+        .pool = growing_pool(f, 2 << 20, 8 << 20, 3),
+        .bytes = 192 << 10,
+        .most = 8 << 20,
+    };
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, grow_by_steps, &g), 0);
+    size_t last = 0;
+    for (int i = 0; i < 300; i++) {
+        const size_t least = stk_pool_block_bytes(g.pool);
+        struct stk_buffer *b = take(f, g.pool, s);
+        const size_t bytes = stk_buffer_bytes(b);
+        assert_true(bytes >= least && bytes >= last);
+        last = least;
+        use(f, b, s, PEN_WRITE);
+        FIXTURE_OK(
+            stk_point_wait(fixture_record(f, s), STK_WAIT_HOST_READ, &err));
+        assert_true(stk_buffer_bytes(b) >= bytes);
+        stk_buffer_unref(b);
+    }
+    void *failed = NULL;
+    pthread_join(thread, &failed);
+    assert_null(failed);
+    stk_pool_destroy(&g.pool);
+    stk_stream_destroy(&s);
+}
+
+PEN_TEST(blocks_may_be_taken_while_they_grow)
+{
+    fixture_all_modes(grows_while_taken);
+}
+
+// --- which block ------------------------------------------------------------
+
+static void no_needless_wait(struct fixture *f)
+{
+    struct stk_stream *s = fixture_stream(f, "s"), *t = fixture_stream(f, "t");
+    struct gate gate;
+    gate_create(f, &gate);
+    struct stk_pool *pool = make_pool(f, PEN_MEM_HOST_PINNED, 4096, 3);
+    struct stk_buffer *b[3];
+    for (int i = 0; i < 3; i++)
+        b[i] = take(f, pool, NULL);
+    gate_queue(f, &gate, t);
+    use(f, b[0], t, PEN_READ);
+    use(f, b[1], s, PEN_READ);
+    for (int i = 0; i < 3; i++)
+        stk_buffer_unref(b[i]);
+
+    // Its own work is no reason to wait, that of `t` is one.
+    const uint64_t waits = waits_queued();
+    assert_ptr_equal(take(f, pool, s), b[1]);
+    assert_ptr_equal(take(f, pool, s), b[2]);
+    assert_int_equal(waits_queued(), waits);
+    assert_ptr_equal(take(f, pool, s), b[0]);
+    if (fixture_emulator())
+        assert_int_equal(waits_queued(), waits + 1);
+    gate_open(&gate);
+    for (int i = 0; i < 3; i++)
+        stk_buffer_unref(b[i]);
+    stk_pool_destroy(&pool);
+    gate_free(f, &gate);
+    stk_stream_destroy(&s);
+    stk_stream_destroy(&t);
+}
+
+PEN_TEST(a_stream_gets_a_block_that_it_need_not_wait_for)
+{
+    fixture_all_modes(no_needless_wait);
+}
+
 PEN_TEST_MAIN(
     PEN_CASE(blocks_of_both_device_types_are_accounted_by_owner),
     PEN_CASE(device_memory_is_cleared_once_by_the_stream_that_takes_it_first),
@@ -769,6 +964,9 @@ PEN_TEST_MAIN(
     PEN_CASE(a_block_is_not_overwritten_before_its_last_reader_is_done),
     PEN_CASE(growth_leaves_memory_that_a_stream_still_uses),
     PEN_CASE(grown_device_blocks_are_cleared_again),
+    PEN_CASE(blocks_grow_where_they_lie_also_while_they_are_used),
+    PEN_CASE(blocks_may_be_taken_while_they_grow),
+    PEN_CASE(a_stream_gets_a_block_that_it_need_not_wait_for),
     PEN_CASE(destroying_a_pool_waits_for_the_points_of_its_blocks),
     PEN_CASE(
         a_buffer_that_comes_back_late_is_freed_when_reached_without_a_wait),
