@@ -89,6 +89,16 @@ static void expect_copies(const struct outcome *o, unsigned up, unsigned down,
     assert_int_equal(o->stats.d2h.count, down);
     assert_int_equal(o->stats.host_copy_bytes != 0, by_host);
     assert_int_equal(o->stats.blocking_syncs, 0);
+    // What is held was planned, in the account where it belongs.
+    for (unsigned m = PEN_MEM_HOST_PINNED; m < PEN_MEM_COUNT; m++) {
+        const struct pen_memory_stats *held = &o->stats.memory[m];
+        if (held->peak > held->planned_peak)
+            fail_msg("%s: peak %llu, planned %llu",
+                     pen_mem_name((enum pen_mem_type)m),
+                     (unsigned long long)held->peak,
+                     (unsigned long long)held->planned_peak);
+    }
+    assert_int_equal(o->stats.steady_state_allocations, 0);
 }
 
 static void needs_emulator(void)
