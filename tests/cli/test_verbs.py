@@ -14,7 +14,8 @@ VERBS = ["run", "validate", "plan", "list-modules", "describe", "devices",
 CLASSES = ["CCNPPI", "ColorConversion", "CuCtxSynchronize", "CudaMemCopy",
            "CudaStreamSynchronize", "FileReaderModule", "FileWriterModule",
            "GaussianBlur", "GaussianBlurCV", "ImageDecoderCV",
-           "ImageEncoderCV", "ImageResizeCV", "ResizeNPPI", "StatSink",
+           "ImageEncoderCV", "ImageResizeCV", "MemTypeConversion",
+           "ResizeNPPI", "StatSink",
            "TestSignalGenerator"]
 
 
