@@ -804,12 +804,18 @@ PEN_TEST(all_errors_are_told_but_none_that_only_follows)
     profile.dmabuf = 0;
     world_plan_with(
         &w,
-        PIPE(MOD("s", "Source", RGB) ","
-             MOD("a", "Work", RGB ", 'refuse': 'RGB'") ","
-             MOD("b", "Work", RGB ", 'refuse': 'RGB'") ","
-             MOD("k", "Sink", "'mem': 'DMABUF'") ","
-             MOD("m", "Sink", "'mem': 'DMABUF'"),
-             TO("s", "a") "," TO("s", "b") "," TO("a", "k") "," TO("s", "m")),
+        PIPE(
+            MOD("s", "Source", RGB) "," MOD("a", "Work", RGB ", 'refuse': 'RGB'") "," MOD(
+                "b", "Work",
+                RGB
+                ", 'refuse': 'RGB'") "," MOD("k", "Sink",
+                                             "'mem': 'DMABUF'") "," MOD("m",
+                                                                        "Sink",
+                                                                        "'mem':"
+                                                                        " '"
+                                                                        "DMABUF"
+                                                                        "'"),
+            TO("s", "a") "," TO("s", "b") "," TO("a", "k") "," TO("s", "m")),
         &(struct pen_plan_params){ .profile = &profile }, NULL);
     assert_int_equal(w.status, PEN_E_CONFIG);
     assert_int_equal(world_issues(&w, "E310"), 2);

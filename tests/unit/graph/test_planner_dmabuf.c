@@ -217,10 +217,9 @@ PEN_TEST(a_pool_is_one_thing_and_the_second_gets_a_copy)
     assert_int_equal(world_inserted(&w, "MemTypeConversion"), 1);
     assert_int_equal(w.plan->h2h_per_frame, 1);
     assert_int_equal(w.plan->h2h_bytes_per_frame, 192 * 48);
-    const struct stk_plan_node *copy = NULL;
-    for (uint32_t n = 0; n < w.plan->node_count; n++)
-        if (!strcmp(w.plan->nodes[n].type, "MemTypeConversion"))
-            copy = &w.plan->nodes[n];
+    const struct stk_plan_node *copy = &w.plan->nodes[0];
+    while (strcmp(copy->type, "MemTypeConversion") != 0)
+        copy++;
     // Read and written once, by one thread.
     assert_int_equal(copy->cost_ns,
                      2 * 192 * 48 * 1000 / w.plan->profile.host_rate);
