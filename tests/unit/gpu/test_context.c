@@ -1,5 +1,6 @@
 // One primary context for all who retain it, and processes that fork.
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,6 +71,36 @@ PEN_TEST(a_child_of_a_process_without_a_driver_opens_one)
 {
     in_child(open_in_child, NULL);
     in_child(open_in_child, NULL);
+}
+
+static bool refuse_handlers;
+int __real_pthread_atfork(void (*prepare)(void), void (*parent)(void),
+                          void (*child)(void));
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void),
+                          void (*child)(void));
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void),
+                          void (*child)(void))
+{
+    return refuse_handlers ? ENOMEM
+                           : __real_pthread_atfork(prepare, parent, child);
+}
+
+// Likewise: whoever opened one has the handler already.
+PEN_TEST(without_a_handler_for_forks_no_driver_is_opened)
+{
+    const struct pen_device_params params = {
+        .selector = pen_test_device(),
+        .emulator = pen_test_emulator(),
+    };
+    struct pen_device *dev = NULL;
+    struct pen_error why = { 0 };
+    refuse_handlers = true;
+    assert_int_equal(pen_device_open(&params, &dev, &why), PEN_E_NOMEM);
+    assert_non_null(strstr(why.text, "forks"));
+    assert_null(dev);
+    refuse_handlers = false;
+    FIXTURE_OK(pen_device_open(&params, &dev, &err));
+    pen_device_close(&dev);
 }
 
 // --- one context ------------------------------------------------------------
@@ -375,6 +406,7 @@ PEN_TEST(a_child_makes_no_driver_call)
 
 PEN_TEST_MAIN(
     PEN_CASE(a_child_of_a_process_without_a_driver_opens_one),
+    PEN_CASE(without_a_handler_for_forks_no_driver_is_opened),
     PEN_CASE(the_context_lives_until_the_last_lets_go_in_every_order),
     PEN_CASE(a_context_that_is_there_already_keeps_its_flags),
     PEN_CASE(a_child_is_refused_with_one_error_and_the_parent_goes_on),

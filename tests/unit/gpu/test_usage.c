@@ -56,6 +56,13 @@ static uint64_t process_bytes(void)
     return process;
 }
 
+// The first test: later ones have loaded the fake. Where there is a real one
+// it does not know the fake's device.
+PEN_TEST(without_nvml_nothing_is_known_of_the_process)
+{
+    assert_int_equal(process_bytes(), 0);
+}
+
 PEN_TEST(the_process_is_found_by_its_number)
 {
     struct fake_nvml *fake = nvml_reset((struct fake_nvml){
@@ -104,7 +111,8 @@ PEN_TEST(nvml_is_not_opened_before_somebody_asks)
     assert_int_equal(fake->inits + fake->shutdowns, 0);
 }
 
-PEN_TEST_MAIN(PEN_CASE(the_process_is_found_by_its_number),
+PEN_TEST_MAIN(PEN_CASE(without_nvml_nothing_is_known_of_the_process),
+              PEN_CASE(the_process_is_found_by_its_number),
               PEN_CASE(a_process_of_another_number_is_not_ours),
               PEN_CASE(bytes_that_nvml_does_not_know_are_none),
               PEN_CASE(an_nvml_that_fails_is_no_failure),
