@@ -412,6 +412,55 @@ PEN_TEST(what_modules_send_with_each_frame_stays_within_the_plan)
     in_all_modes(staged);
 }
 
+// --- growth -----------------------------------------------------------------
+
+static void grow_in_place(void)
+{
+    struct run r;
+    unsigned pools = 0, blocks = 0;
+    memory_init(&r);
+    run_create(
+        &r,
+        PIPE(MODULE_P(
+                 "source", "TSource",
+                 "\"frames\": 0, \"width\": 2048, \"height\": "
+                 "2048, \"grow\": 256") "," MODULE("a",
+                                                   "TDevice") "," MODULE("sink",
+                                                                         "TSin"
+                                                                         "k"),
+             LINK("source", "a") "," LINK("a", "sink")));
+    RUN_OK(pen_pipeline_start(r.p, &err));
+    wait_until(&world.sink[0].count, 12);
+    for (uint32_t n = 0; n < r.p->module_count; n++) {
+        const struct stk_out_pin *pin = &r.p->modules[n].out[0];
+        struct stk_pool_stats s;
+        if (!pin->made ||
+            r.p->plan->nodes[n].output[0].mem != PEN_MEM_CUDA_DEVICE)
+            continue;
+        stk_pool_stats(pin->made, &s);
+        assert_int_equal(s.block_bytes, 2560 * 2048);
+        assert_true(s.grown > 0);
+        blocks += s.blocks;
+        pools++;
+    }
+    assert_int_equal(pools, 2);
+    // Addresses were set aside once for each.
+    const struct penemu *emu = fixture_emulator();
+    if (emu)
+        assert_int_equal(emu->penemu_calls("cuMemAddressReserve"), blocks);
+    RUN_OK(pen_pipeline_stop(r.p, -1, &err));
+    assert_int_equal(atomic_load(&world.sink[0].wrong), 0);
+    const struct pen_stats s = stats_of(&r);
+    assert_true(s.memory[PEN_MEM_CUDA_DEVICE].peak <=
+                s.memory[PEN_MEM_CUDA_DEVICE].planned_peak);
+    run_finish(&r);
+}
+
+PEN_TEST(device_frames_that_turn_out_larger_grow_where_they_lie)
+{
+    in_all_modes(grow_in_place);
+}
+
 // --- the upgrade ------------------------------------------------------------
 
 #define UPLOADED(SETTINGS)                                                     \
@@ -734,6 +783,7 @@ PEN_TEST_MAIN(
     PEN_CASE(device_memory_beyond_the_budget_is_refused_at_run_time),
     PEN_CASE(a_machine_that_locks_no_more_memory_is_told_with_the_way_round),
     PEN_CASE(what_modules_send_with_each_frame_stays_within_the_plan),
+    PEN_CASE(device_frames_that_turn_out_larger_grow_where_they_lie),
     PEN_CASE(an_upgraded_output_is_not_copied_by_the_cpu_and_a_staged_one_is),
     PEN_CASE(the_last_frame_takes_stream_device_and_ledger_along),
     PEN_CASE(a_frame_released_before_destroy_leaves_the_rest_to_destroy),
