@@ -186,6 +186,39 @@ PEN_TEST(files_are_read_into_dmabufs)
     mod_all_modes(body_reader);
 }
 
+// Frames of bytes, each larger than the one before: blocks are replaced.
+static void body_growing(void)
+{
+    static uint8_t bytes[300000];
+    uint64_t seed = 7, hash = 0;
+    fresh("got.raw");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)pen_test_random(&seed);
+    for (int i = 0; i < 6; i++) {
+        static const size_t sizes[] = { 1, 999, 4097, 65537, 65536, 300000 };
+        char name[32];
+        snprintf(name, sizeof(name), "f%d.bin", i);
+        pen_test_write_file(in(work, name), bytes, sizes[i]);
+        hash = mod_hash(hash, bytes, sizes[i]);
+    }
+    struct outcome o = mod_must(
+        "{'modules':{'s':{'type':'FileReaderModule','props':{"
+        "'strFullFileNameWithPattern':'%s/f?.bin','outputFrameType':'Frame',"
+        "'memType':'DMABUF'}},'k':{'type':'TDmaSink'}},"
+        "'connections':[{'from':'s','to':'k'}]}",
+        work);
+    assert_int_equal(mod_dma.frames, 6);
+    assert_int_equal(mod_dma.mapped, 6);
+    assert_true(mod_dma.hash == hash);
+    outcome_free(&o);
+}
+
+PEN_TEST(dmabufs_of_growing_frames_are_replaced)
+{
+    needs_emulator();
+    mod_all_modes(body_growing);
+}
+
 // --- MemTypeConversion ------------------------------------------------------
 
 static struct outcome convert(const char *from, const char *type,
@@ -498,6 +531,7 @@ PEN_TEST_MAIN(
     PEN_CASE(a_host_module_reads_a_dmabuf_where_it_is),
     PEN_CASE(host_frames_for_a_dmabuf_sink_are_made_in_dmabufs),
     PEN_CASE(files_are_read_into_dmabufs),
+    PEN_CASE(dmabufs_of_growing_frames_are_replaced),
     PEN_CASE(conversion_to_host_copies_nothing),
     PEN_CASE(conversion_to_pinned_memory_copies_dmabufs_alone),
     PEN_CASE(conversion_to_the_device_uploads_what_is_not_imported),
