@@ -10,8 +10,8 @@
 // when its points are reached, by the streams' reapers if need be, which
 // stk_stream_destroy() completes. The device outlives both.
 //
-// Locks: a pool's lock, then a buffer's, then those of src/gpu; callbacks are
-// called with none of them held.
+// Locks: a pool's (of its memory), then a buffer's, then those of src/gpu;
+// callbacks are called with none of them held.
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -211,20 +211,20 @@ static enum pen_status check_params(const struct stk_pool_params *p,
     return PEN_OK;
 }
 
-static enum pen_status no_bookkeeping(const char *owner, uint64_t blocks,
-                                      struct pen_error *err)
+static struct stk_pool *no_bookkeeping(const char *owner, uint64_t blocks,
+                                       struct pen_error *err)
 {
-    return pen_error_set(err, PEN_E_NOMEM, 0, owner,
-                         "no host memory for the bookkeeping of %llu blocks "
-                         "(%zu bytes each)",
-                         (unsigned long long)blocks, sizeof(struct place));
+    pen_error_set(err, PEN_E_NOMEM, 0, owner,
+                  "no host memory for the bookkeeping of %llu blocks "
+                  "(%zu bytes each)",
+                  (unsigned long long)blocks, sizeof(struct place));
+    return NULL;
 }
 
-// The pool with its places, but without blocks.
-static enum pen_status make_storage(const struct stk_pool_params *p,
-                                    const struct stk_mem_type *type,
-                                    struct stk_pool **out,
-                                    struct pen_error *err)
+// The pool with its places, but without blocks; NULL: no memory.
+static struct stk_pool *make_storage(const struct stk_pool_params *p,
+                                     const struct stk_mem_type *type,
+                                     struct pen_error *err)
 {
     const char *owner = p->owner ? p->owner : "pool";
     const size_t owner_bytes = strlen(owner) + 1;
@@ -268,8 +268,7 @@ static enum pen_status make_storage(const struct stk_pool_params *p,
         buffer->number = i;
         buffer->pool = pool;
     }
-    *out = pool;
-    return PEN_OK;
+    return pool;
 }
 
 // Put a block into each of the next `count` places.
@@ -292,9 +291,10 @@ enum pen_status stk_pool_create(const struct stk_pool_params *p,
 {
     *out = NULL;
     const struct stk_mem_type *type = stk_mem_type(p->mem);
-    struct stk_pool *pool = NULL;
     PEN_TRY(check_params(p, type, err));
-    PEN_TRY(make_storage(p, type, &pool, err));
+    struct stk_pool *pool = make_storage(p, type, err);
+    if (!pool)
+        return PEN_E_NOMEM;
     const enum pen_status st = add_blocks(pool, p->blocks, err);
     if (st) {
         stk_pool_destroy(&pool);
