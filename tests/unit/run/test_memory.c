@@ -4,6 +4,7 @@
 
 #include "run_world.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "src/modules/modules.h"
 #include "src/run/run.h"
 
+#include "fake_dmabuf.h"
 #include "raw_driver.h"
 
 // --- classes ----------------------------------------------------------------
@@ -777,6 +779,60 @@ PEN_TEST(dmabufs_of_the_host_get_to_the_device)
     in_all_modes(dma_to_device);
 }
 
+// A kernel that is told of every access by the host, and may refuse.
+static enum pen_status told_kernel(unsigned fail, struct pen_error *err)
+{
+    const struct fake_dmabuf kernel = { .heap = ENOENT };
+    struct run r;
+    memory_init(&r);
+    fake_dmabuf_set(&kernel);
+    fake_dmabuf_fail(fail, EIO);
+    enum pen_status st = run_try_create(
+        &r,
+        PIPE(MODULE("source", "MDmaSource") "," MODULE("check", "MNumberSink"),
+             LINK("source", "check")),
+        err);
+    if (st == PEN_OK)
+        st = pen_pipeline_start(r.p, err);
+    if (st == PEN_OK)
+        st = pen_pipeline_wait(r.p, 20000000000, err);
+    if (r.p)
+        assert_int_equal(stats_of(&r).leaks, 0);
+    run_finish(&r);
+    const struct fake_dmabuf_counts counts = fake_dmabuf_counts();
+    assert_int_equal(counts.mappings, 0);
+    if (st == PEN_OK) {
+        assert_int_equal(atomic_load(&notes.seen), 12);
+        assert_int_equal(atomic_load(&notes.wrong), 0);
+        assert_int_equal(counts.begins, counts.ends);
+        // Who cannot open the node takes memory that tells nobody.
+        assert_true(counts.begins >= 24 || fail);
+    }
+    return st;
+}
+
+PEN_TEST(the_kernel_is_told_of_each_access_by_the_host_and_may_fail)
+{
+    struct pen_error err = { 0 };
+    const enum pen_status st = told_kernel(0, &err);
+    if (st != PEN_OK)
+        fail_msg("%s: %s", err.where, err.text);
+    unsigned failures = 0, nth = 1;
+    for (bool failed = true; failed; nth++) {
+        err = (struct pen_error){ 0 };
+        const enum pen_status got = told_kernel(nth, &err);
+        failed = fake_dmabuf_failed();
+        if (got == PEN_OK)
+            continue;
+        assert_int_equal(got, err.status);
+        assert_true(err.text[0]);
+        failures++;
+    }
+    // At least the accesses: two for each frame, begun and ended.
+    assert_true(failures >= 4 * 12);
+    fake_dmabuf_set(&(struct fake_dmabuf){ .udmabuf = ENOENT, .heap = ENOENT });
+}
+
 PEN_TEST_MAIN(
     PEN_CASE(
         a_module_that_allocates_beyond_its_plan_is_refused_with_the_owners),
@@ -792,4 +848,5 @@ PEN_TEST_MAIN(
     PEN_CASE(memory_that_nobody_accounts_for_is_told_and_is_no_failure),
     PEN_CASE(dmabufs_of_the_host_are_written_read_and_handed_out_in_place),
     PEN_CASE(device_memory_is_exported_and_downloaded),
-    PEN_CASE(dmabufs_of_the_host_get_to_the_device))
+    PEN_CASE(dmabufs_of_the_host_get_to_the_device),
+    PEN_CASE(the_kernel_is_told_of_each_access_by_the_host_and_may_fail))
