@@ -208,7 +208,8 @@ struct pen_module_ops {
     // pin; sizes of 0 are unknown) take, by memory type: HOST and
     // CUDA_DEVICE what pen_module_alloc() and pen_module_alloc_device() are
     // asked for in all, HOST_PINNED what pen_module_fill_device() moves at
-    // once. The plan holds them; `bytes` is zeroed before. Called once per
+    // once, which is once a frame (held twice, so that the next frame need not
+    // wait). The plan holds them; `bytes` is zeroed before. Called once per
     // format that may come.
     void (*workspace)(const void *params, const struct pen_caps *in,
                       const struct pen_caps *out,
@@ -268,8 +269,10 @@ PEN_API const struct pen_log *pen_module_log(const struct pen_module *m);
 
 // Memory of the instance, in the ledger under its name; zeroed. For
 // workspaces that live across calls. free takes what alloc gave, or NULL.
-// Errors: PEN_E_NOMEM, PEN_E_DEVMEM, PEN_E_DRIVER, PEN_E_LOST; PEN_E_STATE
-//         device memory without PEN_CLASS_CUDA.
+// Errors: PEN_E_NOMEM, PEN_E_DEVMEM, PEN_E_DRIVER, PEN_E_LOST
+//         PEN_E_LIMIT  more than the pipeline's budget of the memory type
+//                      leaves; the text names the three largest owners
+//         PEN_E_STATE  device memory without PEN_CLASS_CUDA
 // Thread: setup, data (counted as a steady-state allocation after the first
 // frame).
 PEN_API PEN_NODISCARD enum pen_status pen_module_alloc(struct pen_module *m,
@@ -296,7 +299,7 @@ PEN_API void pen_module_count_library(struct pen_module *m,
 // Queue a copy of host bytes into device memory of the instance, on the
 // pipeline's stream. The bytes are copied before the call returns.
 // Errors: PEN_E_STATE  a class without PEN_CLASS_CUDA
-//         PEN_E_NOMEM, PEN_E_DRIVER, PEN_E_LOST
+//         PEN_E_NOMEM, PEN_E_LIMIT, PEN_E_DRIVER, PEN_E_LOST
 // Thread: setup, data.
 PEN_API PEN_NODISCARD enum pen_status
 pen_module_fill_device(struct pen_module *m, uint64_t address,

@@ -74,7 +74,9 @@ PEN_API void pen_pipeline_drain(struct pen_pipeline *pipeline);
 // timeout_ns < 0 waits for ever.
 // Errors: PEN_E_TIMEOUT  still running; nothing was torn down
 //         PEN_E_LEAK     something was not released (leaks_fatal)
-//         PEN_E_STATE    not started, or abandoned
+//         PEN_E_LIMIT    a module asked for more than a budget leaves
+//         PEN_E_STATE    not started, or abandoned; a frame was released too
+//                        often, or used by who had no reference
 //         the error that ended the run; PEN_E_IO where a module's was a
 //         time-out
 // Thread: setup. Blocks.
@@ -144,8 +146,11 @@ PEN_API char *pen_pipeline_report_text(const struct pen_pipeline *pipeline);
 PEN_API char *pen_pipeline_report_json(const struct pen_pipeline *pipeline);
 
 // Stop if it still runs (deadline 5 s) and release. An abandoned pipeline's
-// memory is kept for the module that may still come back. Sets *pipeline to
-// NULL; NULL in it is allowed. Thread: setup. Blocks.
+// memory is kept for the module that may still come back. Frames that somebody
+// still refers to stay valid; what they need of the pipeline (its account, the
+// device with its context) is released with the last of them, on whatever
+// thread that is. Sets *pipeline to NULL; NULL in it is allowed. Thread: setup.
+// Blocks.
 PEN_API void pen_pipeline_destroy(struct pen_pipeline **pipeline);
 
 PEN_END
