@@ -36,7 +36,7 @@ enum {
 #define STK_LARGE_BYTES ((size_t)64 << 10)  // blocks with spans of their own
 #define STK_MOST_BYTES  ((size_t)1 << 47)
 // What a line keeps at most, as long as that is more than one block.
-#define STK_LINE_BYTES ((size_t)24 << 20)
+#define STK_LINE_BYTES ((size_t)48 << 20)
 
 struct stk_span;
 
