@@ -41,7 +41,11 @@ struct pen_view {
 };
 
 // Add or drop a reference. Dropping the last returns the buffer to its pool.
-// NULL is allowed in unref. Thread: any.
+// NULL is allowed in unref. A frame may outlive its pipeline: it is valid until
+// its last reference is dropped. What is done to a frame after that has no
+// effect (an access is refused with PEN_E_STATE) and is an error of the run, as
+// far as it can be noticed: not any more once the frame's object serves another
+// frame. Under AddressSanitizer it ends the program at the spot. Thread: any.
 PEN_API struct pen_frame *pen_frame_ref(struct pen_frame *frame);
 PEN_API void pen_frame_unref(struct pen_frame *frame);
 
