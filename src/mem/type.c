@@ -20,7 +20,8 @@ static enum pen_status host_alloc(const struct stk_mem_source *source,
     const size_t align = bytes >= PAGE ? PAGE : HOST_ALIGN;
     size_t size = 0;
     void *memory = NULL;
-    if (stk_align(bytes, align, &size))
+    // The sanitizers' allocators end the program over what no object can have.
+    if (stk_align(bytes, align, &size) && size <= PTRDIFF_MAX)
         memory = aligned_alloc(align, size);
     if (!memory) {
         char text[32];

@@ -2,6 +2,7 @@
 // and on a stream, and their descriptors for others.
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ static uint64_t live(struct fixture *f, enum stk_res res)
 
 static void count(void *cookie)
 {
-    ++*(unsigned *)cookie;
+    atomic_fetch_add((atomic_uint *)cookie, 1);  // on a reaper's thread
 }
 
 static struct pen_view view(struct fixture *f, struct pen_frame *frame,
@@ -69,7 +70,7 @@ static struct pen_frame *wrap(const struct pen_foreign *memory)
 static void there_and_back(struct fixture *f)
 {
     struct stk_stream *s = fixture_stream(f, "s");
-    unsigned released = 0;
+    atomic_uint released = 0;
     void *host[2];
     uint64_t address = 0;
     for (int i = 0; i < 2; i++) {
@@ -205,7 +206,7 @@ static void host_kind(struct fixture *f)
     assert_int_equal(frame->refs, 2);
 
     // Somebody else's frame, by the descriptor alone.
-    unsigned released = 0;
+    atomic_uint released = 0;
     const struct pen_foreign m = {
         .mem = PEN_MEM_DMABUF,
         .fd = d.fd,
@@ -351,7 +352,7 @@ static int foreign_fd(void)
 
 PEN_TEST(a_foreign_descriptor_stays_its_owners)
 {
-    unsigned released = 0;
+    atomic_uint released = 0;
     const int fd = foreign_fd();
     struct pen_foreign m = {
         .mem = PEN_MEM_DMABUF,
@@ -389,7 +390,7 @@ static void limit_files(struct rlimit *before)
 
 PEN_TEST(without_descriptors_frames_stay_as_they_are)
 {
-    unsigned released = 0;
+    atomic_uint released = 0;
     const int fd = foreign_fd();
     const struct pen_foreign m = {
         .mem = PEN_MEM_DMABUF,

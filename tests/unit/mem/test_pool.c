@@ -233,8 +233,8 @@ PEN_TEST(sizes_and_counts_near_the_end_of_numbers_are_refused)
         size_t bytes;
         uint32_t blocks, more;
     } bad[] = {
-        { SIZE_MAX - 63, 1, 0 },        { SIZE_MAX - 4096, 1, 0 },
-        { SIZE_MAX / 2 + 1, 1, 0 },     { SIZE_MAX / 4, 8, 0 },
+        { SIZE_MAX - 63, 1, 0 },        { SIZE_MAX - 4096, 8, 0 },
+        { SIZE_MAX / 2 + 1, 2, 0 },     { SIZE_MAX / 2 - 62, 3, 0 },
         { 64, UINT32_MAX, UINT32_MAX }, { 64, 1, UINT32_MAX },
     };
     struct stk_ledger *l = stk_ledger_create(true);
