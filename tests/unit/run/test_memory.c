@@ -758,6 +758,48 @@ PEN_TEST(device_memory_is_exported_and_downloaded)
     in_all_modes(dma_from_device);
 }
 
+// One worker, which must not wait: a module that hands descriptors out is
+// called when the device has written what is behind them, and not before.
+static void dma_awaited(void)
+{
+    struct run r;
+    struct fixture f;
+    struct gate gate;
+    memory_init(&r);
+    fixture_open(&f);
+    gate_create(&f, &gate);
+    world.gate = &gate;
+    r.params.workers = 1;
+    run_create(
+        &r,
+        PIPE(
+            MODULE_P("source", "TSource", "\"frames\": 8") "," MODULE("gate", "TGate") "," MODULE(
+                "sink",
+                "MDmaSink") "," MODULE_P("host", "TSource",
+                                         "\"frames\": 300") "," MODULE("other",
+                                                                       "TSink"),
+            LINK("source", "gate") "," LINK("gate", "sink") "," LINK("host",
+                                                                     "other")));
+    RUN_OK(pen_pipeline_start(r.p, &err));
+    wait_until(&world.sink[0].count, 300);
+    assert_int_equal(atomic_load(&notes.seen), 0);
+    gate_open(&gate);
+    RUN_OK(pen_pipeline_wait(r.p, 20000000000, &err));
+    assert_int_equal(atomic_load(&notes.seen), 8);
+    assert_int_equal(atomic_load(&notes.descriptors), 8);
+    assert_int_equal(stats_of(&r).blocking_syncs, 0);
+    run_finish(&r);
+    gate_free(&f, &gate);
+    fixture_close(&f);
+}
+
+PEN_TEST(a_descriptor_is_handed_out_when_the_device_is_done)
+{
+    if (!(dmabuf_caps() & PEN_DMABUF_EXPORT))
+        PEN_SKIP("this driver does not export device memory");
+    in_all_modes(dma_awaited);
+}
+
 static void dma_to_device(void)
 {
     struct run r;
@@ -848,5 +890,6 @@ PEN_TEST_MAIN(
     PEN_CASE(memory_that_nobody_accounts_for_is_told_and_is_no_failure),
     PEN_CASE(dmabufs_of_the_host_are_written_read_and_handed_out_in_place),
     PEN_CASE(device_memory_is_exported_and_downloaded),
+    PEN_CASE(a_descriptor_is_handed_out_when_the_device_is_done),
     PEN_CASE(dmabufs_of_the_host_get_to_the_device),
     PEN_CASE(the_kernel_is_told_of_each_access_by_the_host_and_may_fail))
