@@ -190,13 +190,16 @@ CUresult emu_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
     struct emu_device *dev = emu_device_of(address);
     const struct emu_range *block =
         dev ? emu_range_find(&dev->blocks, address) : NULL;
-    if (!physical || offset || flags || !bytes || bytes != physical->bytes)
+    if (!physical || offset || flags || !bytes)
         return MISUSE(cuMemMap, CUDA_ERROR_INVALID_VALUE,
-                      "no such memory, not all of it, or with flags");
+                      "no such memory, from an offset or with flags");
     if (!block || block->use != EMU_RESERVED || !whole(address) ||
         bytes > block->bytes - (address - block->address))
         return MISUSE(cuMemMap, CUDA_ERROR_INVALID_VALUE,
                       "not at a granule of reserved addresses");
+    if (bytes != physical->bytes)
+        return MISUSE(cuMemMap, CUDA_ERROR_NOT_SUPPORTED,
+                      "not all of the memory, or more than it is");
     if (emu_range_find(&dev->mappings, address) ||
         mapping_in(dev, address, bytes))
         return MISUSE(cuMemMap, CUDA_ERROR_INVALID_VALUE,

@@ -161,6 +161,18 @@ PEN_TEST(memory_that_is_not_there_is_out_of_memory)
     raw_close();
 }
 
+// The emulated driver's answer is this one; a GPU's may be another error, which
+// is told, for which of them is promised nowhere.
+static void refused(CUresult want, CUresult got, const char *call)
+{
+    if (got == want)
+        return;
+    if (got == CUDA_SUCCESS || cu.emulated)
+        fail_msg("%s: %s, not %s", call, raw_name(got), raw_name(want));
+    print_message("# %s: %s\n", call, raw_name(got));
+}
+#define REFUSED(want, call) refused(want, cu.call, #call)
+
 PEN_TEST(misuse_of_virtual_memory_is_an_invalid_value)
 {
     const size_t g = virtual_open();
@@ -174,17 +186,17 @@ PEN_TEST(misuse_of_virtual_memory_is_an_invalid_value)
     CU(cuMemAddressReserve(&address, 4 * g, 0, 0, 0));
     CU(cuMemCreate(&handle, 2 * g, &prop, 0));
     CU_IS(bad, cuMemMap(address + 1, 2 * g, 0, handle, 0));
-    CU_IS(bad, cuMemMap(address, 4 * g, 0, handle, 0));  // more than there is
+    CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(address, 4 * g, 0, handle, 0));
     CU(cuMemMap(address, 2 * g, 0, handle, 0));
-    CU_IS(bad, cuMemUnmap(address, g));      // a part
-    CU_IS(bad, cuMemUnmap(address + g, g));  // likewise
-    CU_IS(bad, cuMemUnmap(address + 1, 2 * g));
+    REFUSED(bad, cuMemUnmap(address, g));      // a part
+    REFUSED(bad, cuMemUnmap(address + g, g));  // likewise
+    REFUSED(bad, cuMemUnmap(address + 1, 2 * g));
     CU(cuMemUnmap(address, 2 * g));
-    CU_IS(bad, cuMemUnmap(address, 2 * g));  // nothing there any more
+    REFUSED(bad, cuMemUnmap(address, 2 * g));  // nothing there any more
     CU(cuMemRelease(handle));
-    CU_IS(bad, cuMemAddressFree(address, 2 * g));  // of another size
+    REFUSED(bad, cuMemAddressFree(address, 2 * g));  // of another size
     CU(cuMemAddressFree(address, 4 * g));
-    CU_IS(bad, cuMemAddressFree(address, 4 * g));
+    REFUSED(bad, cuMemAddressFree(address, 4 * g));
     raw_close();
 }
 
