@@ -495,7 +495,7 @@ static void probe_import(struct pen_device *dev, const struct stk_dmabuf *d,
     struct stk_import *import = NULL;
     uint64_t address = 0;
     struct pen_error err = { 0 };
-    if (stk_device_import(dev, d->fd, d->mapped, "probe", PEN_HERE, &import,
+    if (stk_device_import(dev, d->fd, PROBE_BYTES, "probe", PEN_HERE, &import,
                           &address, &err) == PEN_OK)
         out->import = true;
     else

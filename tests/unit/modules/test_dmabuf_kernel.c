@@ -10,6 +10,8 @@
 #include "gpu_fixture.h"
 #include "mod_world.h"
 
+#include "src/mem/dmabuf.h"
+
 enum { W = 34, H = 26, FRAMES = 5 };
 
 static const char *work;
@@ -134,9 +136,44 @@ PEN_TEST(an_access_that_cannot_be_begun_is_an_error_of_the_module)
     assert_int_equal(failed_later, 4 * FRAMES);
 }
 
+PEN_TEST(each_thing_that_is_missing_has_a_reason_of_its_own)
+{
+    const struct fake_dmabuf bare = { .udmabuf = ENOENT, .heap = EACCES };
+    struct stk_dmabuf_caps caps;
+    struct fixture f;
+    begin(&bare);
+    fixture_emulator()->penemu_set_dmabuf(0);
+    fixture_open(&f);
+    // Both nodes are opened in vain; the stand-in comes third.
+    fake_dmabuf_fail(3, EMFILE);
+    stk_dmabuf_probe(f.dev, &caps);
+    assert_true(fake_dmabuf_failed());
+    fake_dmabuf_fail(0, 0);
+    assert_false(caps.host || caps.export || caps.import);
+    assert_string_equal(caps.why_host,
+                        "/dev/udmabuf is not there and /dev/dma_heap/system "
+                        "cannot be opened (Permission denied) and "
+                        "memfd_create failed (Too many open files)");
+    assert_non_null(strstr(caps.why_export, "the driver hands out no"));
+    assert_non_null(strstr(caps.why_import, "the driver takes no"));
+    fixture_close(&f);
+
+    // A device that imports, but nothing that it could.
+    fixture_emulator()->penemu_set_dmabuf(PENEMU_EXPORT | PENEMU_IMPORT);
+    fixture_open(&f);
+    fake_dmabuf_fail(3, EMFILE);
+    stk_dmabuf_probe(f.dev, &caps);
+    fake_dmabuf_fail(0, 0);
+    assert_false(caps.host || caps.import);
+    assert_true(caps.export);
+    assert_string_equal(caps.why_import, "there is no DMABUF to import");
+    fixture_close(&f);
+}
+
 PEN_TEST_MAIN(
     PEN_CASE(every_access_by_the_host_is_begun_and_ended),
     PEN_CASE(frames_that_are_no_dmabufs_make_no_such_calls),
     PEN_CASE(a_device_that_imports_needs_no_access_by_the_host),
     PEN_CASE(a_staged_copy_reads_on_the_host),
-    PEN_CASE(an_access_that_cannot_be_begun_is_an_error_of_the_module))
+    PEN_CASE(an_access_that_cannot_be_begun_is_an_error_of_the_module),
+    PEN_CASE(each_thing_that_is_missing_has_a_reason_of_its_own))
