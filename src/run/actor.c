@@ -698,6 +698,8 @@ static enum pen_status step_held(struct pen_module *m, struct pen_error *err)
 {
     PEN_TRY(inputs_ready(m, err));
     PEN_TRY(stream_ready(m, err));
+    // What came before may have made the plan grow, and the workspace with it.
+    refresh_if_changed(m);
     PEN_TRY(staging_ready(m, err));
     const enum pen_status st = call_prepare(m, err);
     if (st == PEN_OK)

@@ -175,7 +175,6 @@ static void drop_staging(struct pen_module *m, struct stk_staging **at)
 {
     struct stk_staging *s = *at;
     *at = s->next;
-    m->staging_count--;
     stk_pinned_free(m->pipeline->device, s->memory, s->bytes);
     free(s);
 }
@@ -195,24 +194,40 @@ static enum pen_status add_staging(struct pen_module *m, size_t bytes,
     s->bytes = bytes;
     s->next = m->staging;
     m->staging = s;
-    m->staging_count++;
     return PEN_OK;
 }
 
 // A block that no queued copy reads any more. Those that are too small since
-// the plan has grown go, so that no more is held than it says.
+// the plan has grown go, so that no more is held than it says; that may wait
+// for the device, as the growth of a pool does.
 static struct stk_staging *find_staging(struct pen_module *m, size_t bytes)
 {
     struct stk_staging **at = &m->staging;
     while (*at) {
-        if (!is_free(*at))
-            at = &(*at)->next;
-        else if ((*at)->bytes >= bytes)
-            return *at;
-        else
+        struct stk_staging *s = *at;
+        if (is_free(s) && s->bytes >= bytes)
+            return s;
+        if (is_free(s) && s->bytes < m->workspace[PEN_MEM_HOST_PINNED])
             drop_staging(m, at);
+        else
+            at = &s->next;
     }
     return NULL;
+}
+
+// Whether a block is one of those that a module goes round with. The smaller
+// ones of a module that planned none are not, and kept until it closes.
+static bool is_current(const struct pen_module *m, const struct stk_staging *s)
+{
+    return m->workspace[PEN_MEM_HOST_PINNED] || s->bytes == m->staging->bytes;
+}
+
+static uint32_t count_staging(const struct pen_module *m)
+{
+    uint32_t count = 0;
+    for (const struct stk_staging *s = m->staging; s; s = s->next)
+        count += is_current(m, s);
+    return count;
 }
 
 // The block whose point comes first; NULL: none waits for one.
@@ -220,7 +235,8 @@ static struct stk_staging *oldest_staging(const struct pen_module *m)
 {
     struct stk_staging *oldest = NULL;
     for (struct stk_staging *s = m->staging; s; s = s->next) {
-        if (!s->in_call && (!oldest || s->point.seq < oldest->point.seq))
+        if (is_current(m, s) && !s->in_call &&
+            (!oldest || s->point.seq < oldest->point.seq))
             oldest = s;
     }
     return oldest;
@@ -228,10 +244,10 @@ static struct stk_staging *oldest_staging(const struct pen_module *m)
 
 bool stk_staging_ready(struct pen_module *m, struct stk_point *wait)
 {
-    if (m->staging_count < STK_STAGING_BLOCKS)
+    if (count_staging(m) < STK_STAGING_BLOCKS)
         return true;
     for (const struct stk_staging *s = m->staging; s; s = s->next) {
-        if (is_free(s))
+        if (is_current(m, s) && is_free(s))
             return true;
     }
     const struct stk_staging *oldest = oldest_staging(m);
@@ -257,16 +273,25 @@ static enum pen_status take_staging(struct pen_module *m, size_t bytes,
     const size_t planned = (size_t)m->workspace[PEN_MEM_HOST_PINNED];
     *out = find_staging(m, bytes);
     const struct stk_staging *oldest = oldest_staging(m);
-    if (!*out && oldest && !of_a_frame(m) &&
-        m->staging_count >= STK_STAGING_BLOCKS) {
+    const bool helps = oldest && (planned || oldest->bytes >= bytes);
+    if (!*out && helps && !of_a_frame(m) &&
+        count_staging(m) >= STK_STAGING_BLOCKS) {
         PEN_TRY(stk_point_wait(oldest->point, STK_WAIT_STAGING, err));
         *out = find_staging(m, bytes);
     }
     if (*out)
         return PEN_OK;
+    // Who planned nothing gets the size before or at least twice of it, so that
+    // there are few sizes.
+    size_t size = bytes < planned ? planned : bytes;
+    const size_t before = m->staging ? m->staging->bytes : 0;
+    if (!planned && size <= before)
+        size = before;
+    else if (!planned && size < 2 * before)
+        size = 2 * before;
     do {
-        PEN_TRY(add_staging(m, bytes < planned ? planned : bytes, err));
-    } while (bytes <= planned && m->staging_count < STK_STAGING_BLOCKS);
+        PEN_TRY(add_staging(m, size, err));
+    } while (bytes <= planned && count_staging(m) < STK_STAGING_BLOCKS);
     *out = m->staging;
     return PEN_OK;
 }
