@@ -2,7 +2,8 @@
 """Build and run everything that `make check` promises, then print the count.
 
 Suites: plain (gcc), asan (gcc, address and undefined behaviour), tsan (gcc,
-threads), clang (build with warnings as errors), style (formatter, linter).
+threads), clang (build with warnings as errors), style (formatter, linter),
+waits (every wait for the device is missed by a test when it is left out).
 Arguments name the suites to run; none means all.
 """
 
@@ -187,12 +188,31 @@ def style():
     return total
 
 
+def waits():
+    """scripts/wait-sites; one result for each wait."""
+    count = Count()
+    result = run([os.path.join(ROOT, "scripts", "wait-sites")])
+    print(result.stdout, flush=True)
+    seen = re.search(r"^(\d+) of (\d+) waits", result.stdout, re.MULTILINE)
+    if seen:
+        count.passed += int(seen.group(1))
+        count.failed += int(seen.group(2)) - int(seen.group(1))
+    if result.returncode and not count.failed:
+        count.failed += 1
+    if count.failed:
+        print("  FAILED waits")
+    return count
+
+
+OTHERS = {"style": style, "waits": waits}
+
+
 def main():
-    wanted = sys.argv[1:] or [*SUITES, "style"]
-    unknown = [w for w in wanted if w not in SUITES and w != "style"]
+    wanted = sys.argv[1:] or [*SUITES, *OTHERS]
+    unknown = [w for w in wanted if w not in SUITES and w not in OTHERS]
     if unknown:
         print(f"check.py: no suite {unknown[0]}; there are "
-              f"{', '.join([*SUITES, 'style'])}", file=sys.stderr)
+              f"{', '.join([*SUITES, *OTHERS])}", file=sys.stderr)
         return 3
     total = Count()
     summary = []
@@ -200,8 +220,8 @@ def main():
         start = time.monotonic()
         print(f"== {name}", flush=True)
         count = Count()
-        if name == "style":
-            count = style()
+        if name in OTHERS:
+            count = OTHERS[name]()
         else:
             folder, problem = build(name, SUITES[name])
             if problem is not None:

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "driver.h"
+#include "stream.h"
 
 // What one call added.
 struct piece {
@@ -246,7 +247,8 @@ void stk_region_destroy(struct stk_region **region)
     STK_SCOPE scope = { 0 };
     if (!stk_forked) {
         stk_scope_enter_end(&scope, dev);
-        STK_CU_END(dev, cuCtxSynchronize());
+        if (stk_wait_wanted(STK_WAIT_UNMAP))
+            STK_CU_END(dev, cuCtxSynchronize());
     }
     while (r->last) {
         struct piece *piece = r->last;

@@ -21,5 +21,6 @@ X(STAGING,           "host bytes on their way to the device are overwritten")
 X(PARK,              "a module that waits for the stream goes on before it")
 X(TEARDOWN,          "modules and memory go while the device works on them")
 X(STREAM_END,        "a stream is gone before its last work is done")
+X(UNMAP,             "memory that can grow is unmapped while a stream uses it")
 X(CONTEXT,           "a module that waits for the context goes on before it")
 // clang-format on
