@@ -59,6 +59,7 @@ bool stk_buffer_unref(struct stk_buffer *buffer)
 {
     if (!buffer)
         return true;
+    __builtin_prefetch(buffer, 1);
     // Never below 0: one release too many must not take the reference of who
     // is given the buffer next.
     uint32_t refs = atomic_load_explicit(&buffer->refs, memory_order_relaxed);
@@ -71,9 +72,8 @@ bool stk_buffer_unref(struct stk_buffer *buffer)
     if (refs > 1)
         return true;
     if (buffer->pool)
-        stk_pool_give(buffer);
-    else
-        stk_buffer_when_unused(buffer, release_foreign);
+        return stk_pool_give(buffer);
+    stk_buffer_when_unused(buffer, release_foreign);
     return true;
 }
 

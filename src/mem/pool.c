@@ -2,25 +2,28 @@
 //
 // Each block has a place: one word beside its reference count.
 //
-//   FREE    nobody has the block
-//   ORPHAN  the pool is destroyed
-//   INSIDE  times the threads that are giving the block back and still look
-//           at the pool
+//   FREE     nobody has the block
+//   WAITING  somebody found none free, this one neither
+//   ORPHAN   the pool is destroyed
+//   INSIDE   times the threads that are giving the block back and still look
+//            at the pool
 //
 // Taking is to find a place that is FREE and to clear that bit; who does so
 // owns the block, whatever happened to it since it was looked at, and looks
-// again at its points. Giving is one addition of FREE + INSIDE, a look whether
-// somebody waits, and one subtraction of INSIDE.
+// again at its points. Giving is to set it; unless WAITING or ORPHAN stands
+// beside it, nothing of the pool is touched any more.
 //
-// Nobody misses a block: who found none raises `waiting` and looks again
-// before he says so, and who gives sets FREE before he looks at `waiting`. All
-// four are sequentially consistent, so that one of the two sees the other.
-// `waiting` is lowered before `returned` is called: who raises it after that
-// looks again after that. A thread that took a block only to see that it cannot
-// be used gives it back in the same way, since another one may have missed it
-// meanwhile. Who waits for a point does not raise `waiting`, so that nobody is
-// woken only to find the same point; a flag that is left raised by somebody
-// who found a block in his second look costs one needless call.
+// Nobody misses a block: who found none raises the pool's `waiting` and goes
+// through the places once more, setting WAITING in each. Of one word one is
+// first: either the block was given before, and is found, or who gives it finds
+// WAITING. `waiting` is lowered before `returned` is called, so that one call
+// is made and not one for each place; who raises it after that sets the bits
+// after that. Who gives back what he only took out to look at it, or adds a
+// block, sets FREE and then looks at `waiting`; both are sequentially
+// consistent, as raising it and then going through the places is, so one sees
+// the other. Who waits for a point does not raise `waiting`, so that nobody is
+// woken only to find the same point; a flag that is left raised by somebody who
+// found a block in his second search costs one needless call.
 //
 // The storage of a pool stays while anything in it may be touched: `holds`
 // counts the places and the owner. A place is let go by the one who makes its
@@ -38,7 +41,7 @@
 #include "type.h"
 
 enum { LINE = 64 };
-enum { FREE = 1, ORPHAN = 2, INSIDE = 4 };
+enum { FREE = 1, WAITING = 2, ORPHAN = 4, INSIDE = 8 };
 
 struct place {
     _Alignas(LINE) struct stk_buffer buffer;
@@ -105,7 +108,7 @@ static void leave(struct stk_buffer *buffer)
     struct stk_pool *pool = buffer->pool;
     const uint32_t before =
         atomic_fetch_sub_explicit(&buffer->place, INSIDE, memory_order_acq_rel);
-    if (before == (FREE | ORPHAN) + INSIDE)
+    if ((before & ~(uint32_t)WAITING) == (FREE | ORPHAN) + INSIDE)
         let_go(pool);
 }
 
@@ -358,21 +361,31 @@ static void release_late(struct stk_buffer *buffer)
     leave(buffer);
 }
 
-void stk_pool_give(struct stk_buffer *buffer)
+bool stk_pool_give(struct stk_buffer *buffer)
 {
-    if (atomic_fetch_add(&buffer->place, FREE + INSIDE) & ORPHAN) {
+    uint32_t place = 0, given = 0;  // what it nearly always is
+    do {
+        if (place & FREE)
+            return false;
+        given = place + FREE;
+        if (place & (WAITING | ORPHAN))
+            given = (given & ~(uint32_t)WAITING) + INSIDE;
+    } while (!atomic_compare_exchange_weak(&buffer->place, &place, given));
+
+    if (place & ORPHAN) {
         stk_buffer_when_unused(buffer, release_late);
-        return;
+    } else if (place & WAITING) {
+        tell(buffer->pool);
+        leave(buffer);
     }
-    tell(buffer->pool);
-    leave(buffer);
+    return true;
 }
 
 // Give back what was taken out only to look at it or to work on it, by somebody
 // who keeps the pool alive. tell() has to follow, without a lock.
 static void put_back(struct stk_buffer *buffer)
 {
-    atomic_fetch_add(&buffer->place, FREE);
+    atomic_fetch_or(&buffer->place, FREE);
 }
 
 // --- taking -----------------------------------------------------------------
@@ -426,14 +439,17 @@ static bool suits(const struct stk_pool *pool, struct stk_buffer *buffer,
     return want->patient || stk_buffer_free_for(buffer, want->stream);
 }
 
+// Go through the places; with `mark` leave WAITING in them.
 static struct stk_buffer *look(struct stk_pool *pool, const struct want *want,
-                               struct stk_point *wait)
+                               bool mark, struct stk_point *wait)
 {
     const uint32_t blocks = atomic_load(&pool->blocks);
     uint32_t at = first_place % blocks;
     for (uint32_t i = 0; i < blocks; i++, at = at + 1 < blocks ? at + 1 : 0) {
         struct stk_buffer *buffer = buffer_at(pool, at);
-        if (!is_free(buffer))
+        const uint32_t place = mark ? atomic_fetch_or(&buffer->place, WAITING)
+                                    : atomic_load(&buffer->place);
+        if (!(place & FREE))
             continue;
         struct stk_point point;
         if (suits(pool, buffer, want, &point)) {
@@ -455,14 +471,14 @@ static struct stk_buffer *look(struct stk_pool *pool, const struct want *want,
 static struct stk_buffer *choose(struct stk_pool *pool, struct want *want,
                                  struct stk_point *wait)
 {
-    struct stk_buffer *buffer = look(pool, want, wait);
+    struct stk_buffer *buffer = look(pool, want, false, wait);
     want->patient = true;
     if (!buffer && want->stream)
-        buffer = look(pool, want, wait);
+        buffer = look(pool, want, false, wait);
     if (buffer || wait->stream || !pool->returned)
         return buffer;
     atomic_store(&pool->waiting, true);
-    return look(pool, want, wait);
+    return look(pool, want, true, wait);
 }
 
 // Clear fresh device memory. PEN_AGAIN with *wait when the stream has no place

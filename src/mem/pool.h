@@ -99,6 +99,7 @@ struct pen_device *stk_pool_device(const struct stk_pool *pool);
 const struct stk_mem_source *stk_pool_source(const struct stk_pool *pool);
 
 // For stk_buffer_unref(): the last reference of one of the pool's is gone.
-void stk_pool_give(struct stk_buffer *buffer);
+// False: it is in the pool already.
+bool stk_pool_give(struct stk_buffer *buffer);
 
 #endif  // STK_POOL_H
