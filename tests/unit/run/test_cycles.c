@@ -7,7 +7,9 @@
 #include "run_world.h"
 
 #include <dirent.h>
+#include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "src/gpu/cuda_abi.h"
 
@@ -58,6 +60,21 @@ static struct usage usage_now(bool device)
     return u;
 }
 
+// What the last descriptors are of.
+static void print_files(void)
+{
+    for (int fd = 1023, told = 0; fd >= 0 && told < 8; fd--) {
+        char path[64], target[256];
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(path, target, sizeof(target) - 1);
+        if (length < 0)
+            continue;
+        target[length] = '\0';
+        print_message("# %d: %s\n", fd, target);
+        told++;
+    }
+}
+
 static void assert_not_grown(const struct usage *before, bool device)
 {
     enum { SLACK = 2 << 20 };  // of what the driver keeps for itself
@@ -65,6 +82,8 @@ static void assert_not_grown(const struct usage *before, bool device)
     for (unsigned i = 0; now.threads > before->threads && i < 40; i++)
         now = usage_now(device);
     assert_int_equal(now.threads, before->threads);
+    if (now.files != before->files)
+        print_files();
     assert_int_equal(now.files, before->files);
     if (now.device > before->device + SLACK)
         fail_msg("the device's memory grew from %zu to %zu bytes",
