@@ -229,7 +229,6 @@ static struct pen_device *device_new(const struct pen_device_params *params,
     pthread_cond_init(&dev->idle.changed, NULL);
     pthread_mutex_init(&dev->hoards_lock, NULL);
     pthread_cond_init(&dev->hoards_changed, NULL);
-    pthread_mutex_init(&dev->usage_lock, NULL);
     return dev;
 }
 
@@ -238,7 +237,6 @@ static void device_free(struct pen_device *dev)
     stk_wait_finish(&dev->idle.store);
     // In a forked process threads that are not there may hold or wait for them.
     if (!stk_forked) {
-        pthread_mutex_destroy(&dev->usage_lock);
         pthread_cond_destroy(&dev->hoards_changed);
         pthread_mutex_destroy(&dev->hoards_lock);
         pthread_cond_destroy(&dev->idle.changed);
@@ -382,7 +380,6 @@ void pen_device_close(struct pen_device **devp)
 
     stk_idle_stop(dev);
     stk_kernels_unload(dev);
-    stk_usage_close(dev);
     if (dev->context) {
         if (!stk_forked)
             stk_ledger_remove(dev->ledger, STK_RES_CONTEXT, (uintptr_t)dev, 0);

@@ -120,10 +120,6 @@ struct pen_device {
     size_t granularity;  // of virtual memory; 0: none
     bool can_export;
     _Atomic int can_import;  // STK_IMPORT_...
-
-    pthread_mutex_t usage_lock;
-    struct stk_usage *usage;  // NVML, from its first use on; NULL: none
-    bool usage_asked;
 };
 enum { STK_IMPORT_UNKNOWN = 0, STK_IMPORT_NO, STK_IMPORT_YES };
 
@@ -147,7 +143,6 @@ PEN_NODISCARD enum pen_status stk_region_ask(struct pen_device *dev,
 // Parts of pen_device_close().
 void stk_idle_stop(struct pen_device *dev);
 void stk_kernels_unload(struct pen_device *dev);
-void stk_usage_close(struct pen_device *dev);
 
 // Memory that somebody asks for, in errors and in the ledger.
 struct stk_want {

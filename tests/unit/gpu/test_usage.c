@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fake_nvml.h"
@@ -21,94 +23,114 @@ static const char *fake_path(const char *name)
     return path;
 }
 
-// The fake's answers, which are `answers`.
-static struct fake_nvml *nvml_reset(struct fake_nvml answers)
-{
-    void *library = dlopen(fake_path("libnvidia-ml.so"), RTLD_NOW);
-    assert_non_null(library);
-    struct fake_nvml *fake = dlsym(library, "fake_nvml");
-    assert_non_null(fake);
-    *fake = answers;
-    return fake;
-}
+// What a process is told that asks for the first time, on two devices one after
+// the other.
+struct told {
+    uint64_t process[2];
+    struct fake_nvml fake;  // afterwards
+};
 
-static struct pen_device *open_fake(void)
+static void ask(struct fake_nvml *fake, bool asks, struct told *told)
 {
     const char *path = fake_path("libfake-driver.so");
     const struct pen_device_params params = { .driver = path };
-    struct pen_device *dev = NULL;
-    struct pen_error err = { 0 };
-    if (pen_device_open(&params, &dev, &err) != PEN_OK)
-        fail_msg("%s", err.text);
-    return dev;
+    for (unsigned i = 0; i < 2; i++) {
+        struct pen_device *dev = NULL;
+        uint64_t device = 0;
+        if (pen_device_open(&params, &dev, NULL) != PEN_OK)
+            _exit(1);
+        if (asks && (!stk_device_usage(dev, &device, &told->process[i]) ||
+                     device != USED))
+            _exit(2);
+        pen_device_close(&dev);
+    }
+    if (fake)
+        told->fake = *fake;
 }
 
-// What the device tells with NVML as it is now.
-static uint64_t process_bytes(void)
+// NVML is opened once for a process, hence one of its own for each case.
+// `answers` NULL: without the fake.
+static struct told ask_anew(const struct fake_nvml *answers, bool asks)
 {
-    struct pen_device *dev = open_fake();
-    uint64_t device = 0, process = 1, again = 1;
-    assert_true(stk_device_usage(dev, &device, &process));
-    assert_int_equal(device, USED);
-    assert_true(stk_device_usage(dev, &device, &again));
-    assert_int_equal(process, again);
-    pen_device_close(&dev);
-    return process;
+    const char *path = fake_path("libnvidia-ml.so");
+    struct told *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    const pid_t child = fork();
+    if (child == 0) {
+        struct fake_nvml *fake = NULL;
+        void *library = answers ? dlopen(path, RTLD_NOW) : NULL;
+        if (library)
+            fake = dlsym(library, "fake_nvml");
+        if (answers && !fake)
+            _exit(3);
+        if (answers) {
+            *fake = *answers;
+            fake->pid += (unsigned)getpid();
+        }
+        ask(fake, asks, shared);
+        _exit(0);
+    }
+    int state = -1;
+    assert_int_equal(waitpid(child, &state, 0), child);
+    assert_int_equal(state, 0);
+    const struct told told = *shared;
+    munmap(shared, sizeof(*shared));
+    return told;
 }
 
-// The first test: later ones have loaded the fake. Where there is a real one
-// it does not know the fake's device.
+// Where there is a real one it does not know the fake driver's device.
 PEN_TEST(without_nvml_nothing_is_known_of_the_process)
 {
-    assert_int_equal(process_bytes(), 0);
+    const struct told told = ask_anew(NULL, true);
+    assert_int_equal(told.process[0], 0);
+    assert_int_equal(told.process[1], 0);
 }
 
 PEN_TEST(the_process_is_found_by_its_number)
 {
-    struct fake_nvml *fake = nvml_reset((struct fake_nvml){
-        .count = 3, .pid = (unsigned)getpid(), .bytes = 400 });
-    assert_int_equal(process_bytes(), 400);
-    assert_memory_equal(fake->uuid, "GPU-a0a1a2a3-", 13);
-    // Opened once, and closed with the device.
-    assert_int_equal(fake->inits, 1);
-    assert_int_equal(fake->shutdowns, 1);
+    const struct fake_nvml answers = { .count = 3, .bytes = 400 };
+    const struct told told = ask_anew(&answers, true);
+    assert_int_equal(told.process[0], 400);
+    assert_int_equal(told.process[1], 400);
+    assert_memory_equal(told.fake.uuid, "GPU-a0a1a2a3-", 13);
+    assert_int_equal(told.fake.inits, 1);  // once for both devices
+    assert_int_equal(told.fake.shutdowns, 0);
 }
 
 PEN_TEST(a_process_of_another_number_is_not_ours)
 {
-    (void)nvml_reset((struct fake_nvml){
-        .count = 2, .pid = (unsigned)getpid() + 1, .bytes = 400 });
-    assert_int_equal(process_bytes(), 0);
+    const struct fake_nvml answers = { .count = 2, .pid = 1, .bytes = 400 };
+    assert_int_equal(ask_anew(&answers, true).process[0], 0);
 }
 
 PEN_TEST(bytes_that_nvml_does_not_know_are_none)
 {
-    (void)nvml_reset((struct fake_nvml){
-        .count = 1, .pid = (unsigned)getpid(), .bytes = ~0ull });
-    assert_int_equal(process_bytes(), 0);
+    const struct fake_nvml answers = { .count = 1, .bytes = ~0ull };
+    assert_int_equal(ask_anew(&answers, true).process[0], 0);
 }
 
 PEN_TEST(an_nvml_that_fails_is_no_failure)
 {
-    struct fake_nvml *fake = nvml_reset((struct fake_nvml){ .init = 9 });
-    assert_int_equal(process_bytes(), 0);
-    assert_int_equal(fake->inits, 1);  // asked once
-    assert_int_equal(fake->shutdowns, 0);
-    fake = nvml_reset((struct fake_nvml){ .by_uuid = 6 });
-    assert_int_equal(process_bytes(), 0);
-    assert_int_equal(fake->inits, 1);
-    assert_int_equal(fake->shutdowns, 1);
-    fake = nvml_reset((struct fake_nvml){
-        .processes = 3, .count = 1, .pid = (unsigned)getpid(), .bytes = 400 });
-    assert_int_equal(process_bytes(), 0);
+    const struct fake_nvml no_init = { .init = 9, .count = 1, .bytes = 400 };
+    struct told told = ask_anew(&no_init, true);
+    assert_int_equal(told.process[0], 0);
+    assert_int_equal(told.process[1], 0);
+    assert_int_equal(told.fake.inits, 1);  // asked once
+    const struct fake_nvml no_uuid = { .by_uuid = 6, .count = 1, .bytes = 400 };
+    told = ask_anew(&no_uuid, true);
+    assert_int_equal(told.process[0], 0);
+    const struct fake_nvml no_list = { .processes = 3,
+                                       .count = 1,
+                                       .bytes = 400 };
+    told = ask_anew(&no_list, true);
+    assert_int_equal(told.process[0], 0);
 }
 
 PEN_TEST(nvml_is_not_opened_before_somebody_asks)
 {
-    struct fake_nvml *fake = nvml_reset((struct fake_nvml){ 0 });
-    struct pen_device *dev = open_fake();
-    pen_device_close(&dev);
-    assert_int_equal(fake->inits + fake->shutdowns, 0);
+    const struct fake_nvml answers = { .count = 1, .bytes = 400 };
+    assert_int_equal(ask_anew(&answers, false).fake.inits, 0);
 }
 
 PEN_TEST_MAIN(PEN_CASE(without_nvml_nothing_is_known_of_the_process),
