@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "src/base/str.h"
+#include "src/mem/dmabuf.h"
 #include "src/mem/frame.h"
 #include "src/mem/pool.h"
 
@@ -35,13 +36,17 @@ enum {
 static const struct memory {
     const char *name;
     enum pen_mem_type mem;
+    enum stk_dmabuf_kind kind;
     bool host;    // may be touched by the host
     bool stream;  // by copies
     bool kernel;  // by kernels
 } memories[] = {
-    { "host", PEN_MEM_HOST, true, false, false },
-    { "pinned", PEN_MEM_HOST_PINNED, true, true, false },
-    { "device", PEN_MEM_CUDA_DEVICE, false, true, true },
+    { "host", PEN_MEM_HOST, STK_DMABUF_NONE, true, false, false },
+    { "pinned", PEN_MEM_HOST_PINNED, STK_DMABUF_NONE, true, true, false },
+    { "device", PEN_MEM_CUDA_DEVICE, STK_DMABUF_NONE, false, true, true },
+    // These only where the machine has them.
+    { "exported", PEN_MEM_DMABUF, STK_DMABUF_CUDA, false, true, true },
+    { "descriptor", PEN_MEM_DMABUF, STK_DMABUF_HOST, true, false, false },
 };
 enum { MEMORIES = sizeof(memories) / sizeof(memories[0]) };
 
@@ -154,12 +159,21 @@ static bool may_touch(int on, const struct memory *memory)
     return on == HOST ? memory->host : memory->stream;
 }
 
+// What kinds of DMABUF there are: found out once, before the first graph.
+static struct stk_dmabuf_caps dmabuf;
+
+static bool is_there(const struct memory *memory)
+{
+    return memory->kind == STK_DMABUF_NONE ||
+           (memory->kind == STK_DMABUF_HOST ? dmabuf.host : dmabuf.export);
+}
+
 static const struct memory *pick_memory(struct graph *g, int on)
 {
     const struct memory *memory;
     do {
         memory = &memories[pick(&g->random, MEMORIES)];
-    } while (!may_touch(on, memory));
+    } while (!may_touch(on, memory) || !is_there(memory));
     return memory;
 }
 
@@ -251,7 +265,7 @@ static void add_node(struct graph *g, unsigned number)
     if (n->on < HOST)
         n->on = n->parent[0]->memory->stream ? 0 : HOST;
     decide_kind(g, n);
-    n->foreign = pick(&g->random, 4) == 0;
+    n->foreign = pick(&g->random, 4) == 0 && n->memory->kind == STK_DMABUF_NONE;
     n->reserve = pick(&g->random, 2);
     n->holds = n->kind == IN_PLACE ? 0 : pick(&g->random, MOST_HELD + 1);
     n->grows_at =
@@ -896,6 +910,7 @@ static void set_up_node(struct node *n)
     }
     const struct stk_pool_params params = {
         .mem = n->memory->mem,
+        .kind = n->memory->kind,
         .block_bytes = bytes_of(g),
         .blocks = n->blocks,
         .reserve_bytes = n->reserve ? 4 * bytes_of(g) : 0,
@@ -1052,11 +1067,18 @@ PEN_TEST(nothing_is_read_early_or_reused_early)
     uint64_t seed = one ? strtoull(one, NULL, 10) : 1;
     if (one && !many)
         graphs = 1;
+    struct fixture f;
+    fixture_open(&f);
+    stk_dmabuf_probe(f.dev, &dmabuf);
+    fixture_close(&f);
     uint64_t checks = 0;
     for (unsigned i = 0; i < graphs; i++)
         checks += run_graph(seed + i);
-    print_message("# %u graphs, %llu checks\n", graphs,
-                  (unsigned long long)checks);
+    print_message("# %u graphs, %llu checks; DMABUF of the host: %s, of the "
+                  "device: %s\n",
+                  graphs, (unsigned long long)checks,
+                  dmabuf.host ? dmabuf.provider : dmabuf.why_host,
+                  dmabuf.export ? "yes" : dmabuf.why_export);
     assert_true(checks > 0);
 }
 
