@@ -21,6 +21,7 @@ struct props {
     int32_t slot, expect;
     bool twice;
     int32_t flat;  // every sample is this; -1: the pattern
+    int32_t patterns;
     int32_t fail_in, fail_at, fail_times;
     int32_t value;
 };
@@ -75,6 +76,8 @@ static const struct pen_prop sink_props[] = {
     PEN_I32(P, expect, "expect", 0, 0, 255, "What was added."),
     PEN_BOOL(P, twice, "twice", false, "Two patterns were added."),
     PEN_I32(P, flat, "flat", -1, -1, 255, "All samples are this."),
+    PEN_I32(P, patterns, "patterns", -1, -1, 255,
+            "TCount: so many were added (modulo 256); -1: it does not look."),
     FAIL_ROWS,
     PEN_PROPS_END,
 };
@@ -423,6 +426,26 @@ static enum pen_status sink_process(struct pen_module *m,
     return PEN_OK;
 }
 
+static enum pen_status look_at(const struct pen_io *io, uint64_t index,
+                               const struct props *p, struct pen_error *err)
+{
+    struct pen_view view;
+    PEN_TRY(
+        pen_acquire(io, pen_input(io, 0), PEN_ON_HOST, PEN_READ, &view, err));
+    uint32_t wrong = 0;
+    for (int32_t y = 0; y < view.height; y++) {
+        const uint8_t *row = (const uint8_t *)view.plane[0].host +
+                             (size_t)y * view.plane[0].pitch;
+        for (int32_t x = 0; x < view.width; x++) {
+            const int want = p->patterns * pattern(index, x, y) + p->expect;
+            wrong += row[x] != (uint8_t)want;
+        }
+    }
+    if (wrong)
+        atomic_fetch_add(&world.wrong, 1);
+    return PEN_OK;
+}
+
 // Any number of these may run at once: each looks at its own frames.
 static enum pen_status count_process(struct pen_module *m,
                                      const struct pen_io *io,
@@ -431,6 +454,9 @@ static enum pen_status count_process(struct pen_module *m,
     struct state *st = pen_module_state(m);
     const uint64_t index = pen_frame_index(pen_input(io, 0));
     PEN_TRY(fail_here(m, IN_PROCESS, index, err));
+    const struct props *p = pen_module_params(m);
+    if (p->patterns >= 0)
+        PEN_TRY(look_at(io, index, p, err));
     if (st->made > index)
         atomic_fetch_add(&world.disorder, 1);
     st->made = index + 1;

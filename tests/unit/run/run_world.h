@@ -30,6 +30,7 @@ struct world {
     _Atomic uint32_t produced;            // frames that sources filled
     _Atomic uint32_t opened, closed, drained, stuck, uploaded;
     _Atomic uint32_t counted, disorder;  // by all TCount together
+    _Atomic uint32_t wrong;              // frames with wrong samples, likewise
     _Atomic uint32_t synced;             // frames that a sync module let go
     sem_t tokens;                        // THold takes one for each frame
     sem_t release;                       // TStuck waits for it

@@ -1,5 +1,6 @@
-// Random graphs that end in random ways: they end, in order, and leave
-// nothing. The seed of the last graph is printed; PENSTOCK_TEST_SEED runs one.
+// Random graphs that end in random ways: they end, in order, with the right
+// samples in every frame (which tell its number), and leave nothing. The seed
+// of the last graph is printed; PENSTOCK_TEST_SEED runs one.
 
 #include "run_world.h"
 
@@ -16,7 +17,9 @@ struct node {
     const char *type;
     unsigned inputs;
     unsigned consumers;
-    uint32_t frames;  // that leave it, if nothing is dropped
+    uint32_t frames;         // that leave it, if nothing is dropped
+    uint8_t patterns, plus;  // what its frames hold: so many times the source's
+                             // pattern, and what was added
 };
 
 struct graph {
@@ -85,6 +88,7 @@ static void make(struct graph *g, uint64_t seed)
         snprintf(id, sizeof(id), "n%u", i);
         if (i < heads) {
             n->type = sources[pick(g, 2)];
+            n->patterns = 1;
             n->frames = 20 + pick(g, 40);
             const bool endless = g->ending == DRAINED || g->ending == STOPPED;
             snprintf(props, sizeof(props), "\"frames\": %u, \"unknown\": %s",
@@ -101,6 +105,7 @@ static void make(struct graph *g, uint64_t seed)
             failing_props(g, props, sizeof(props));
         add_module(g, id, n->type, props);
         n->frames = UINT32_MAX;
+        n->plus = strcmp(n->type, "TAdd") == 0;
         for (unsigned in = 0; in < n->inputs; in++) {
             // Mostly near, so that chains come out as well as stars.
             const unsigned back = 1 + pick(g, pick(g, 2) ? 3 : i);
@@ -108,6 +113,8 @@ static void make(struct graph *g, uint64_t seed)
             snprintf(to, sizeof(to), n->inputs == 2 ? "n%u.input_%u" : "n%u", i,
                      in + 1);
             connect_to(g, from, to);
+            n->patterns += g->node[from].patterns;
+            n->plus += g->node[from].plus;
             if (g->node[from].frames < n->frames)
                 n->frames = g->node[from].frames;
         }
@@ -117,7 +124,11 @@ static void make(struct graph *g, uint64_t seed)
             continue;
         snprintf(id, sizeof(id), "s%u", i);
         failing_props(g, props, sizeof(props));
-        add_module(g, id, pick(g, 2) ? "TCount" : "TBlockCount", props);
+        char all[400];
+        snprintf(all, sizeof(all), "\"patterns\": %u, \"expect\": %u%s%s",
+                 g->node[i].patterns, g->node[i].plus, props[0] ? ", " : "",
+                 props);
+        add_module(g, id, pick(g, 2) ? "TCount" : "TBlockCount", all);
         connect_to(g, i, id);
         g->expected += g->node[i].frames;
     }
@@ -163,6 +174,7 @@ static void run_graph(uint64_t seed)
     RUN_OK(pen_pipeline_start(r.p, &err));
     end_it(&g, &r);
     assert_int_equal(atomic_load(&world.disorder), 0);
+    assert_int_equal(atomic_load(&world.wrong), 0);
     if (g.ending == TO_THE_END)
         assert_int_equal(atomic_load(&world.counted), g.expected);
     assert_int_equal(stats_of(&r).frames, atomic_load(&world.counted));
