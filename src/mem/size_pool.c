@@ -2,7 +2,6 @@
 // is made and which locks there are: size_pool_priv.h.
 
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +59,8 @@ static struct stk_size_class *need_class(struct stk_size_pool *pool,
     fresh->bytes = bytes;
     size_t slots = STK_LINE_BYTES / bytes;
     slots = slots < 1 ? 1 : slots > STK_MAX_SLOTS ? STK_MAX_SLOTS : slots;
-    atomic_init(&fresh->slots, (uint32_t)slots);
-    fresh->batch = slots > 1 ? (uint32_t)slots - 1 : 1;
+    fresh->slots = (uint32_t)slots;
+    fresh->batch = slots > 2 ? (uint32_t)slots * 2 / 3 : 1;
     // Held for some nanoseconds: rather spin than sleep.
     pthread_mutexattr_t attr;
     pthread_mutexattr_init(&attr);
@@ -74,54 +73,95 @@ static struct stk_size_class *need_class(struct stk_size_pool *pool,
     return cls;
 }
 
-// --- taking -----------------------------------------------------------------
+// --- lines ------------------------------------------------------------------
 
-static inline struct stk_size_block *take_slot(struct stk_line *line)
+static inline void leave_line(struct stk_line *line)
 {
-    for (unsigned i = 0; i < STK_MAX_SLOTS; i++) {
-        if (!atomic_load_explicit(&line->slot[i], memory_order_relaxed))
-            continue;
-        // Others may empty it too.
-        struct stk_size_block *block = atomic_exchange_explicit(
-            &line->slot[i], NULL, memory_order_acquire);
-        if (LIKELY(block != NULL))
-            return block;
-    }
-    return NULL;
+    atomic_store_explicit(&line->busy, 0, memory_order_release);
 }
 
-static inline bool give_slot(struct stk_line *line, uint32_t slots,
-                             struct stk_size_block *block)
+// The owner begins to use a line; false if it may not.
+static inline bool enter_line(struct stk_line *line)
 {
-    for (uint32_t i = 0; i < slots; i++) {
-        struct stk_size_block *empty = NULL;
-        if (!atomic_load_explicit(&line->slot[i], memory_order_relaxed) &&
-            LIKELY(
-                atomic_compare_exchange_strong(&line->slot[i], &empty, block)))
-            return true;
+    if (LIKELY(stk_shard_asymmetric)) {
+        atomic_store_explicit(&line->busy, 1, memory_order_relaxed);
+        atomic_signal_fence(memory_order_seq_cst);
+    } else {
+        atomic_exchange(&line->busy, 1);
     }
+    if (LIKELY(!atomic_load(&line->stop)))
+        return true;
+    leave_line(line);
     return false;
 }
 
-// A block of the central stack, and some more for the thread's line.
-static struct stk_size_block *refill(struct stk_size_class *cls)
+// The block that was put there last, or none. For who may use the line.
+static inline struct stk_free pop(struct stk_line *line)
 {
-    struct stk_size_block *block = NULL;
-    pthread_mutex_lock(&cls->lock);
-    if (cls->idle_count) {
-        // Their descriptors were written by whoever freed them: have them
-        // fetched side by side.
-        for (size_t i = 0; i < cls->batch && i < cls->idle_count; i++)
-            __builtin_prefetch(cls->idle[cls->idle_count - 1 - i].block, 1);
-        block = cls->idle[--cls->idle_count].block;
-        const uint32_t slots = atomic_load(&cls->slots);
-        for (uint32_t i = 1; i < cls->batch && cls->idle_count; i++) {
-            if (!give_slot(&cls->line[stk_shard], slots,
-                           cls->idle[cls->idle_count - 1].block))
-                break;
-            cls->idle_count--;
-        }
+    const uint32_t count =
+        atomic_load_explicit(&line->count, memory_order_relaxed);
+    if (UNLIKELY(!count))
+        return (struct stk_free){ 0 };
+    const struct stk_free block = line->block[count - 1];
+    atomic_store_explicit(&line->count, count - 1, memory_order_relaxed);
+    if (UNLIKELY(count - 1 < line->low))
+        line->low = count - 1;
+    return block;
+}
+
+static inline bool put(struct stk_line *line, uint32_t slots,
+                       struct stk_free block)
+{
+    const uint32_t count =
+        atomic_load_explicit(&line->count, memory_order_relaxed);
+    if (UNLIKELY(count >= slots))
+        return false;
+    line->block[count] = block;
+    atomic_store_explicit(&line->count, count + 1, memory_order_relaxed);
+    return true;
+}
+
+// --- taking -----------------------------------------------------------------
+
+// A free block that nobody else can reach is out from now on.
+static inline void hand_out(struct stk_free block, size_t bytes)
+{
+    atomic_store_explicit(&block.block->asked, bytes, memory_order_relaxed);
+    atomic_store_explicit(&block.block->out, block.address,
+                          memory_order_relaxed);
+}
+
+// A block of the thread's own line, if it was stopped before, or of the central
+// stack, and then some more for the line. Class lock.
+static struct stk_free refill(struct stk_size_class *cls)
+{
+    const unsigned number = stk_shard;
+    struct stk_free block = { 0 };
+    if (number)
+        block = pop(&cls->line[number]);
+    if (block.block || !cls->idle_count)
+        return block;
+    // Their descriptors were written by whoever freed them: have them fetched
+    // side by side.
+    for (size_t i = 0; i < cls->batch && i < cls->idle_count; i++)
+        __builtin_prefetch(cls->idle[cls->idle_count - 1 - i].free.block, 1);
+    block = cls->idle[--cls->idle_count].free;
+    for (uint32_t i = 1; number && i < cls->batch && cls->idle_count; i++) {
+        if (!put(&cls->line[number], cls->slots,
+                 cls->idle[cls->idle_count - 1].free))
+            break;
+        cls->idle_count--;
     }
+    return block;
+}
+
+// A block of the stack, where `lines` also out of others' lines.
+static struct stk_free take_central(struct stk_size_class *cls, bool lines)
+{
+    pthread_mutex_lock(&cls->lock);
+    if (lines && !cls->idle_count)
+        atomic_fetch_add(&cls->pool->steals, stk_size_empty_lines(cls));
+    const struct stk_free block = refill(cls);
     pthread_mutex_unlock(&cls->lock);
     return block;
 }
@@ -158,25 +198,15 @@ static enum pen_status exhausted(const struct stk_size_class *cls, size_t bytes,
     return st;
 }
 
-// The thread's line has no block of the class. *grown: the driver was asked.
-static enum pen_status miss(struct stk_size_pool *pool, unsigned number,
-                            size_t class_bytes, size_t bytes,
-                            struct stk_size_block **out, bool *grown,
+// A block for who has none in his line: nobody else can reach it. *grown: the
+// driver was asked.
+static enum pen_status miss(struct stk_size_class *cls, size_t bytes,
+                            struct stk_free *out, bool *grown,
                             struct pen_error *err)
 {
-    struct stk_size_class *cls = need_class(pool, number, class_bytes);
-    if (!cls) {
-        return pen_error_set(err, PEN_E_NOMEM, 0, pool->owner,
-                             "no host memory for a class of blocks (%zu bytes)",
-                             sizeof(*cls));
-    }
-    if (!stk_shard)
-        stk_shard_choose();
-    if ((*out = take_slot(&cls->line[stk_shard])))
-        return PEN_OK;
-
     for (unsigned attempt = 0;; attempt++) {
-        if ((*out = refill(cls)))
+        *out = take_central(cls, false);
+        if (out->block)
             return PEN_OK;
         struct pen_error why = { 0 };
         const enum pen_status st = stk_size_grow(cls, out, &why);
@@ -188,11 +218,10 @@ static enum pen_status miss(struct stk_size_pool *pool, unsigned number,
                 *err = why;
             return st;
         }
-        if ((*out = stk_size_steal(cls))) {
-            atomic_fetch_add(&pool->steals, 1);
+        *out = take_central(cls, true);
+        if (out->block)
             return PEN_OK;
-        }
-        if (attempt || !stk_size_reclaim(pool, class_bytes))
+        if (attempt || !stk_size_reclaim(cls->pool, cls->bytes))
             return exhausted(cls, bytes, st, &why, err);
     }
 }
@@ -226,14 +255,20 @@ static __attribute__((noinline)) enum pen_status
 alloc_slow(struct stk_size_pool *pool, unsigned number, size_t class_bytes,
            size_t bytes, uint64_t *address, struct pen_error *err)
 {
-    struct stk_size_block *block = NULL;
+    struct stk_size_class *cls = need_class(pool, number, class_bytes);
+    if (!cls) {
+        return pen_error_set(err, PEN_E_NOMEM, 0, pool->owner,
+                             "no host memory for a class of blocks (%zu bytes)",
+                             sizeof(*cls));
+    }
+    if (!stk_shard)
+        stk_shard_choose();
+    struct stk_free block;
     bool grown = false;
-    PEN_TRY(miss(pool, number, class_bytes, bytes, &block, &grown, err));
-    const uint64_t at = atomic_load(&block->address);
-    atomic_store(&block->takes, atomic_load(&block->takes) + 1);
-    atomic_store(&block->asked, bytes);
-    atomic_store(&block->out, at);
-    *address = at;
+    PEN_TRY(miss(cls, bytes, &block, &grown, err));
+    hand_out(block, bytes);
+    *address = block.address;
+    atomic_fetch_add_explicit(&cls->takes, 1, memory_order_relaxed);
     if (grown)
         note_peak(pool);
     stk_size_maintain(pool);
@@ -251,21 +286,23 @@ enum pen_status stk_size_pool_alloc(struct stk_size_pool *pool, size_t bytes,
         (bytes + pool->granule - 1) & ~(pool->granule - 1), &class_bytes);
     struct stk_size_class *cls =
         atomic_load_explicit(&pool->classes[number], memory_order_acquire);
-    struct stk_size_block *block = NULL;
-    if (LIKELY(cls != NULL))
-        block = take_slot(&cls->line[stk_shard]);
-    if (UNLIKELY(!block))
+    const unsigned shard = stk_shard;
+    if (UNLIKELY(!cls || !shard))
         return alloc_slow(pool, number, class_bytes, bytes, address, err);
 
-    // The block is ours alone: what is written needs no more than an order.
-    const uint64_t at =
-        atomic_load_explicit(&block->address, memory_order_relaxed);
+    struct stk_line *line = &cls->line[shard];
+    struct stk_free block = { 0 };
+    if (LIKELY(enter_line(line))) {
+        block = pop(line);
+        leave_line(line);
+    }
+    if (UNLIKELY(!block.block))
+        return alloc_slow(pool, number, class_bytes, bytes, address, err);
+    *address = block.address;
+    hand_out(block, bytes);
     const uint64_t takes =
-        atomic_load_explicit(&block->takes, memory_order_relaxed) + 1;
-    atomic_store_explicit(&block->takes, takes, memory_order_relaxed);
-    atomic_store_explicit(&block->asked, bytes, memory_order_relaxed);
-    atomic_store_explicit(&block->out, at, memory_order_release);
-    *address = at;
+        atomic_load_explicit(&line->takes, memory_order_relaxed) + 1;
+    atomic_store_explicit(&line->takes, takes, memory_order_relaxed);
     if (UNLIKELY(takes % MAINTAIN_EVERY == 0))
         stk_size_maintain(pool);
     return PEN_OK;
@@ -334,7 +371,7 @@ refuse_free(uint64_t address, uint32_t mems, struct stk_span *span,
         return PEN_E_ARG;
     const uint32_t bit = atomic_load(&span->mem_bit);
     const bool again = bit & mems && block && block->span == span &&
-                       atomic_load(&block->address) == address;
+                       (atomic_load(&block->out) & ~STK_FREE) == address;
     struct stk_size_pool *pool = watch(atomic_load(&span->pool));
     if (pool) {
         atomic_fetch_add(&pool->bad_frees, 1);
@@ -377,8 +414,7 @@ static bool has_spans(struct stk_size_pool *pool)
 
 // A block of a destroyed pool. The pool is there as long as the block is not
 // on the stack, and for whoever holds `reclaim`.
-static void give_closed(struct stk_size_class *cls,
-                        struct stk_size_block *block)
+static void give_closed(struct stk_size_class *cls, struct stk_free block)
 {
     struct stk_size_pool *pool = cls->pool;
     pthread_mutex_lock(&pool->reclaim);
@@ -392,64 +428,77 @@ static void give_closed(struct stk_size_class *cls,
         free_pool(pool);
 }
 
-// The thread's line is full, or is not to be used any more.
+// The thread's line is full, or is not to be used now, or there is none.
 static __attribute__((noinline)) void give_slow(struct stk_size_class *cls,
-                                                struct stk_size_block *block)
+                                                struct stk_free block)
 {
     if (!stk_shard)
         stk_shard_choose();
-    const uint32_t slots = atomic_load(&cls->slots);
-    if (!slots) {
+    const int64_t now = stk_size_clock();
+    struct stk_line *line = &cls->line[stk_shard];
+    pthread_mutex_lock(&cls->lock);
+    if (atomic_load(&cls->closed)) {
+        pthread_mutex_unlock(&cls->lock);
         give_closed(cls, block);
         return;
     }
-    struct stk_line *line = &cls->line[stk_shard];
-    if (give_slot(line, slots, block))
-        return;
-    // Those that lie there longest go; this one stays at hand.
-    const int64_t now = stk_size_clock();
-    pthread_mutex_lock(&cls->lock);
-    for (uint32_t i = 0; i < cls->batch; i++) {
-        struct stk_size_block *old =
-            atomic_exchange(&line->slot[slots - 1 - i], NULL);
-        if (old)
-            stk_size_push(cls, old, now);
-    }
-    if (!give_slot(line, atomic_load(&cls->slots), block))
+    if (stk_shard && !put(line, cls->slots, block)) {
+        // Those that lie there longest go; this one stays at hand.
+        stk_size_drain(cls, line, cls->batch, now);
+        put(line, cls->slots, block);
+    } else if (!stk_shard) {
         stk_size_push(cls, block, now);
+    }
     pthread_mutex_unlock(&cls->lock);
+}
+
+// Which block of a slab begins at an address, if one does.
+static inline uint64_t index_in(struct stk_span *span, uint64_t address)
+{
+    const uint64_t base =
+        atomic_load_explicit(&span->base, memory_order_relaxed);
+    const uint64_t inverse =
+        atomic_load_explicit(&span->inverse, memory_order_relaxed);
+    return (address - base) * inverse >> INVERSE_BITS;
 }
 
 enum pen_status stk_size_pool_free(uint64_t address, uint32_t mems)
 {
     if (UNLIKELY(!address))
         return PEN_OK;
-    struct stk_span *span = stk_page_map_get(address);
-    if (UNLIKELY(!span))
+    char *found = stk_page_map_get(address);
+    if (UNLIKELY(!found))
         return refuse_free(address, mems, NULL, NULL);
-    const uint64_t base =
-        atomic_load_explicit(&span->base, memory_order_relaxed);
-    const uint64_t inverse =
-        atomic_load_explicit(&span->inverse, memory_order_relaxed);
-    const uint64_t index = (address - base) * inverse >> INVERSE_BITS;
+    uint64_t index = 0;
+    struct stk_span *span = (void *)(found - STK_SPAN_LARGE);
+    if (!((uintptr_t)found & STK_SPAN_LARGE)) {
+        span = (void *)found;
+        index = index_in(span, address);
+    }
     if (UNLIKELY(index >= span->room))
         return refuse_free(address, mems, span, NULL);
     struct stk_size_block *block = &span->blocks[index];
     uint64_t out = address;
-    // Nobody else's block has this address in `out`: from here on it is ours,
-    // and keeps its span, class and pool.
+    // Nobody else's block has this address bare. From here on it is ours, and
+    // keeps its span, class and pool.
     if (UNLIKELY(!(atomic_load_explicit(&span->mem_bit, memory_order_relaxed) &
                    mems) ||
-                 !atomic_compare_exchange_strong(&block->out, &out, 0)))
+                 !atomic_compare_exchange_strong(&block->out, &out,
+                                                 address | STK_FREE)))
         return refuse_free(address, mems, span, block);
 
     struct stk_size_class *cls =
         atomic_load_explicit(&span->cls, memory_order_relaxed);
+    const struct stk_free freed = { block, address };
     const unsigned shard = stk_shard;
-    // Sequentially consistent, as the exchange above: see settle().
-    const uint32_t slots = atomic_load(&cls->slots);
-    if (UNLIKELY(!shard || !give_slot(&cls->line[shard], slots, block)))
-        give_slow(cls, block);
+    struct stk_line *line = &cls->line[shard];
+    if (LIKELY(shard && enter_line(line))) {
+        const bool done = put(line, cls->slots, freed);
+        leave_line(line);
+        if (LIKELY(done))
+            return PEN_OK;
+    }
+    give_slow(cls, freed);
     return PEN_OK;
 }
 
@@ -524,6 +573,7 @@ enum pen_status stk_size_pool_create(const struct stk_size_pool_params *p,
     pool->log = p->log;
     pool->gone = p->gone;
     pool->cookie = p->cookie;
+    stk_shard_init();
     pthread_mutex_init(&pool->reclaim, NULL);
     pthread_mutex_init(&pool->spans_lock, NULL);
     enter_registry(pool);
@@ -536,32 +586,21 @@ enum pen_status stk_size_pool_create(const struct stk_size_pool_params *p,
     return PEN_OK;
 }
 
-// Wait until every block is either on a stack or out, after the lines were
-// closed; then count those that are out. A block is in between only for the
-// moment that stk_size_pool_free() needs: one whose `out` is seen here, after
-// `slots` became 0, is freed by somebody who sees that 0.
-static struct stk_size_use settle(struct stk_size_pool *pool)
+// Stop all lines for good and move what is in them to the stacks. Whoever frees
+// a block from now on sees that, and goes by give_closed(), which needs nothing
+// of the pool but `reclaim` once the block is on its stack.
+static void close_lines(struct stk_size_pool *pool)
 {
-    for (;;) {
-        uint64_t blocks = 0, idle = 0;
-        for (unsigned i = 0; i < STK_CLASSES; i++) {
-            struct stk_size_class *cls = atomic_load(&pool->classes[i]);
-            if (!cls)
-                continue;
-            stk_size_empty_lines(cls);
-            pthread_mutex_lock(&cls->lock);
-            blocks += cls->blocks;
-            idle += cls->idle_count;
-            pthread_mutex_unlock(&cls->lock);
-        }
-        // Stacks first: blocks only go from being out to a stack.
-        struct stk_size_use use;
-        stk_size_measure(pool, &use);
-        if (idle + use.live == blocks)
-            return use;
-        pthread_mutex_unlock(&pool->reclaim);
-        sched_yield();
-        pthread_mutex_lock(&pool->reclaim);
+    for (unsigned i = 0; i < STK_CLASSES; i++) {
+        struct stk_size_class *cls = atomic_load(&pool->classes[i]);
+        if (!cls)
+            continue;
+        pthread_mutex_lock(&cls->lock);
+        atomic_store(&cls->closed, true);
+        for (unsigned j = 0; j <= STK_SHARDS; j++)
+            atomic_store(&cls->line[j].stop, 1);
+        stk_size_empty_lines(cls);
+        pthread_mutex_unlock(&cls->lock);
     }
 }
 
@@ -577,12 +616,9 @@ enum pen_status stk_size_pool_destroy(struct stk_size_pool **handle,
     leave_registry(pool);
 
     pthread_mutex_lock(&pool->reclaim);
-    for (unsigned i = 0; i < STK_CLASSES; i++) {
-        struct stk_size_class *cls = atomic_load(&pool->classes[i]);
-        if (cls)
-            atomic_store(&cls->slots, 0);
-    }
-    const struct stk_size_use use = settle(pool);
+    close_lines(pool);
+    struct stk_size_use use;
+    stk_size_measure(pool, &use);
     for (unsigned i = 0; i < STK_CLASSES; i++) {
         struct stk_size_class *cls = atomic_load(&pool->classes[i]);
         if (cls)
@@ -622,14 +658,19 @@ void stk_size_pool_stats(struct stk_size_pool *pool, struct pen_pool_stats *out)
     note_peak(pool);
     struct stk_size_use use;
     stk_size_measure(pool, &use);
+    uint64_t takes = 0;
+    for (unsigned i = 0; i < STK_CLASSES; i++) {
+        struct stk_size_class *cls = atomic_load(&pool->classes[i]);
+        takes += cls ? stk_size_count_takes(cls) : 0;
+    }
     *out = (struct pen_pool_stats){
         .held_bytes = atomic_load(&pool->held),
         .held_peak = atomic_load(&pool->held_peak),
         .used_bytes = use.used,
         .used_peak = atomic_load(&pool->used_peak),
         .waste_bytes = use.block_bytes - use.used,
-        .allocs = use.takes,
-        .frees = use.takes - use.live,
+        .allocs = takes,
+        .frees = takes - use.live,
         .driver_allocs = atomic_load(&pool->driver_allocs),
         .driver_frees = atomic_load(&pool->driver_frees),
         .bad_frees = atomic_load(&pool->bad_frees),

@@ -1,7 +1,7 @@
 // Free blocks that somebody else could use: the stack of a class, what threads
 // keep, and what goes back to the driver.
 
-#include <stdlib.h>
+#include <sched.h>
 #include <time.h>
 
 #include "size_pool_priv.h"
@@ -13,61 +13,104 @@ int64_t stk_size_clock(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-void stk_size_push(struct stk_size_class *cls, struct stk_size_block *block,
+void stk_size_push(struct stk_size_class *cls, struct stk_free block,
                    int64_t since)
 {
     // Who asked for the time first may come second to the lock.
     if (cls->idle_count && cls->idle[cls->idle_count - 1].since > since)
         since = cls->idle[cls->idle_count - 1].since;
     cls->idle[cls->idle_count++] =
-        (struct stk_idle_block){ .block = block, .since = since };
+        (struct stk_idle_block){ .free = block, .since = since };
 }
 
 // --- what threads keep ------------------------------------------------------
 
-struct stk_size_block *stk_size_steal(struct stk_size_class *cls)
+// How long an owner may be busy: it is for some nanoseconds, unless it is given
+// no processor, or is a thread that a fork left behind.
+#define STOP_NS INT64_C(10000000000)
+
+static bool wait_until_idle(struct stk_line *line)
 {
-    const unsigned top = atomic_load(&stk_shard_top);
-    for (unsigned i = 1; i <= top; i++) {
-        for (unsigned j = 0; j < STK_MAX_SLOTS; j++) {
-            struct stk_size_block *block = atomic_load_explicit(
-                &cls->line[i].slot[j], memory_order_relaxed);
-            if (block)
-                block = atomic_exchange(&cls->line[i].slot[j], NULL);
-            if (block)
-                return block;
-        }
+    int64_t since = 0;
+    for (unsigned spins = 1; atomic_load(&line->busy); spins++) {
+        if (spins % 256)
+            continue;
+        sched_yield();
+        if (!since)
+            since = stk_now();
+        if (stk_now() - since > STOP_NS)
+            return false;
     }
-    return NULL;
+    return true;
 }
 
-// Move blocks of lines to the stack: all, or those that were not used since
-// the last sweep. Class lock.
-static void sweep(struct stk_size_class *cls, int64_t now, bool all)
+static void resume(struct stk_size_class *cls, unsigned top)
 {
-    const unsigned top = atomic_load(&stk_shard_top);
-    for (unsigned i = 1; i <= top; i++) {
-        for (unsigned j = 0; j < STK_MAX_SLOTS; j++) {
-            struct stk_size_block *block = atomic_load(&cls->line[i].slot[j]);
-            if (!block)
-                continue;
-            // It may be taken meanwhile, but does not leave the class.
-            const uint64_t takes = atomic_load(&block->takes);
-            const bool idle = block->seen == takes;
-            block->seen = takes;
-            if (idle || all)
-                block = atomic_exchange(&cls->line[i].slot[j], NULL);
-            if ((idle || all) && block)
-                stk_size_push(cls, block, now);
-        }
-    }
+    if (atomic_load(&cls->closed))
+        return;
+    for (unsigned i = 1; i <= top; i++)
+        atomic_store(&cls->line[i].stop, 0);
 }
 
-void stk_size_empty_lines(struct stk_size_class *cls)
+// Have all lines that were ever used to oneself, until resume(); their highest
+// number, or 0 if that is not possible. Class lock.
+static unsigned stop(struct stk_size_class *cls)
 {
-    pthread_mutex_lock(&cls->lock);
-    sweep(cls, stk_size_clock(), true);
-    pthread_mutex_unlock(&cls->lock);
+    const unsigned top = atomic_load(&stk_shard_top);
+    for (unsigned i = 1; i <= top; i++)
+        atomic_store(&cls->line[i].stop, 1);
+    bool ok = stk_shard_barrier();
+    for (unsigned i = 1; i <= top && ok; i++)
+        ok = wait_until_idle(&cls->line[i]);
+    if (ok)
+        return top;
+    resume(cls, top);
+    return 0;
+}
+
+void stk_size_drain(struct stk_size_class *cls, struct stk_line *line,
+                    uint32_t count, int64_t now)
+{
+    const uint32_t had = atomic_load(&line->count);
+    for (uint32_t i = 0; i < count; i++)
+        stk_size_push(cls, line->block[i], now);
+    for (uint32_t i = count; i < had; i++)
+        line->block[i - count] = line->block[i];
+    atomic_store(&line->count, had - count);
+    line->low = had - count;
+}
+
+// Blocks in lines, as far as can be seen without stopping them.
+static uint64_t count_kept(struct stk_size_class *cls)
+{
+    uint64_t count = 0;
+    const unsigned top = atomic_load(&stk_shard_top);
+    for (unsigned i = 1; i <= top; i++)
+        count +=
+            atomic_load_explicit(&cls->line[i].count, memory_order_relaxed);
+    return count;
+}
+
+uint64_t stk_size_empty_lines(struct stk_size_class *cls)
+{
+    const size_t before = cls->idle_count;
+    const unsigned top = stop(cls);
+    const int64_t now = stk_size_clock();
+    for (unsigned i = 1; i <= top; i++) {
+        struct stk_line *line = &cls->line[i];
+        stk_size_drain(cls, line, atomic_load(&line->count), now);
+    }
+    resume(cls, top);
+    return cls->idle_count - before;
+}
+
+// Move to the stack what was not used since the last sweep. Class lock.
+static void sweep(struct stk_size_class *cls, int64_t now)
+{
+    const unsigned top = count_kept(cls) ? stop(cls) : 0;
+    for (unsigned i = 1; i <= top; i++)
+        stk_size_drain(cls, &cls->line[i], cls->line[i].low, now);
+    resume(cls, top);
 }
 
 // --- idle spans -------------------------------------------------------------
@@ -82,9 +125,9 @@ static struct stk_size_class *class_at(struct stk_size_pool *pool, unsigned i)
 static void count_idle(struct stk_size_class *cls)
 {
     for (size_t i = 0; i < cls->idle_count; i++)
-        cls->idle[i].block->span->idle = 0;
+        cls->idle[i].free.block->span->idle = 0;
     for (size_t i = 0; i < cls->idle_count; i++) {
-        struct stk_span *span = cls->idle[i].block->span;
+        struct stk_span *span = cls->idle[i].free.block->span;
         span->idle++;
         span->idle_since = cls->idle[i].since;
     }
@@ -102,7 +145,7 @@ static int64_t oldest_idle(struct stk_size_class *cls)
     pthread_mutex_lock(&cls->lock);
     count_idle(cls);
     for (size_t i = 0; i < cls->idle_count; i++) {
-        const struct stk_span *span = cls->idle[i].block->span;
+        const struct stk_span *span = cls->idle[i].free.block->span;
         if (is_idle(span) && span->idle_since < oldest)
             oldest = span->idle_since;
     }
@@ -121,7 +164,7 @@ static struct stk_span *take_idle(struct stk_size_class *cls, int64_t before,
     uint64_t taken = 0;
     size_t kept = 0;
     for (size_t i = 0; i < cls->idle_count; i++) {
-        struct stk_span *span = cls->idle[i].block->span;
+        struct stk_span *span = cls->idle[i].free.block->span;
         if (span->idle == UINT32_MAX)
             continue;  // another block of it was met before
         if (!is_idle(span) || span->idle_since > before || taken >= bytes) {
@@ -149,8 +192,12 @@ uint64_t stk_size_reclaim(struct stk_size_pool *pool, uint64_t bytes)
     pthread_mutex_lock(&pool->reclaim);
     for (unsigned i = 0; i < STK_CLASSES; i++) {
         struct stk_size_class *cls = class_at(pool, i);
-        if (cls)
+        if (!cls)
+            continue;
+        pthread_mutex_lock(&cls->lock);
+        if (count_kept(cls))
             stk_size_empty_lines(cls);
+        pthread_mutex_unlock(&cls->lock);
     }
     for (unsigned i = 0; i < STK_CLASSES && bytes == UINT64_MAX; i++) {
         struct stk_size_class *cls = class_at(pool, i);
@@ -190,7 +237,7 @@ void stk_size_maintain(struct stk_size_pool *pool)
         if (!cls)
             continue;
         pthread_mutex_lock(&cls->lock);
-        sweep(cls, now, false);
+        sweep(cls, now);
         pthread_mutex_unlock(&cls->lock);
         stk_size_release(pool,
                          take_idle(cls, now - pool->decay_ns, UINT64_MAX));
@@ -204,14 +251,13 @@ void stk_size_measure(struct stk_size_pool *pool, struct stk_size_use *out)
 {
     *out = (struct stk_size_use){ 0 };
     pthread_mutex_lock(&pool->spans_lock);
-    out->takes = pool->gone_takes;
     for (struct stk_span *span = pool->spans; span; span = span->next) {
         const size_t bytes = atomic_load(&span->cls)->bytes;
         for (uint32_t i = 0; i < span->count; i++) {
             struct stk_size_block *block = &span->blocks[i];
-            out->takes +=
-                atomic_load_explicit(&block->takes, memory_order_relaxed);
-            if (!atomic_load(&block->out))
+            const uint64_t is =
+                atomic_load_explicit(&block->out, memory_order_relaxed);
+            if (!is || is & STK_FREE)
                 continue;
             out->live++;
             out->used +=
@@ -225,14 +271,20 @@ void stk_size_measure(struct stk_size_pool *pool, struct stk_size_use *out)
 uint64_t stk_size_count_free(struct stk_size_class *cls)
 {
     pthread_mutex_lock(&cls->lock);
-    uint64_t count = cls->idle_count;
-    const unsigned top = atomic_load(&stk_shard_top);
-    for (unsigned i = 1; i <= top; i++) {
-        for (unsigned j = 0; j < STK_MAX_SLOTS; j++)
-            count += atomic_load(&cls->line[i].slot[j]) != NULL;
-    }
+    const uint64_t count = cls->idle_count + count_kept(cls);
     pthread_mutex_unlock(&cls->lock);
     return count;
+}
+
+uint64_t stk_size_count_takes(struct stk_size_class *cls)
+{
+    pthread_mutex_lock(&cls->lock);
+    uint64_t takes = atomic_load(&cls->takes);
+    for (unsigned i = 1; i <= STK_SHARDS; i++)
+        takes +=
+            atomic_load_explicit(&cls->line[i].takes, memory_order_relaxed);
+    pthread_mutex_unlock(&cls->lock);
+    return takes;
 }
 
 void stk_size_describe(struct stk_size_pool *pool, struct stk_text *text)

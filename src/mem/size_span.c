@@ -172,11 +172,10 @@ static void fill_in(struct stk_span *span, struct stk_size_class *cls,
     span->pages = cls->bytes < STK_LARGE_BYTES ? cut->area / STK_PAGE_BYTES : 1;
     for (uint32_t i = 0; i < cut->count; i++) {
         struct stk_size_block *block = &span->blocks[i];
-        atomic_store_explicit(&block->address, base + (uint64_t)i * cls->bytes,
+        atomic_store_explicit(&block->out,
+                              (base + (uint64_t)i * cls->bytes) | STK_FREE,
                               memory_order_relaxed);
         block->span = span;
-        block->seen = UINT64_MAX;
-        atomic_store_explicit(&block->takes, 0, memory_order_relaxed);
     }
 }
 
@@ -200,8 +199,6 @@ static void unlist_span(struct stk_size_pool *pool, struct stk_span *span)
         pool->spans = span->next;
     if (span->next)
         span->next->prev = span->prev;
-    for (uint32_t i = 0; i < span->count; i++)
-        pool->gone_takes += atomic_load(&span->blocks[i].takes);
     pthread_mutex_unlock(&pool->spans_lock);
 }
 
@@ -234,7 +231,11 @@ static enum pen_status map_span(const struct stk_size_pool *pool,
         return bad_address(pool, base, "addresses below 2^49", err);
     if (base + cut->area > end)
         return bad_address(pool, base, "one that is a multiple of 4096", err);
-    if (!stk_page_map_set(base, span->pages, span))
+    // A large block begins its span: the mark saves looking for which it is.
+    void *value = span;
+    if (!atomic_load(&span->inverse))
+        value = (char *)span + STK_SPAN_LARGE;
+    if (!stk_page_map_set(base, span->pages, value))
         return no_room(pool, cut->bytes, err);
     return PEN_OK;
 }
@@ -259,8 +260,7 @@ static enum pen_status fill_span(struct stk_size_class *cls,
 }
 
 enum pen_status stk_size_grow(struct stk_size_class *cls,
-                              struct stk_size_block **first,
-                              struct pen_error *err)
+                              struct stk_free *first, struct pen_error *err)
 {
     struct stk_size_pool *pool = cls->pool;
     struct cut cut;
@@ -279,12 +279,16 @@ enum pen_status stk_size_grow(struct stk_size_class *cls,
         goto fail;
     }
     list_span(pool, span);
-    *first = &span->blocks[0];
+    const uint64_t base = atomic_load(&span->base);
+    *first = (struct stk_free){ &span->blocks[0], base };
     if (cut.count > 1) {
         const int64_t now = stk_size_clock();
         pthread_mutex_lock(&cls->lock);
         for (uint32_t i = cut.count - 1; i; i--)
-            stk_size_push(cls, &span->blocks[i], now);
+            stk_size_push(
+                cls,
+                (struct stk_free){ &span->blocks[i], base + i * cls->bytes },
+                now);
         pthread_mutex_unlock(&cls->lock);
     }
     return PEN_OK;
