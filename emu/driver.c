@@ -95,8 +95,27 @@ CUresult emu_find_to_destroy(enum emu_fn fn, const struct call *call,
 
 // --- start and errors -------------------------------------------------------
 
+// A child of fork() may still use the controls: no thread that is not there in
+// the child holds the lock then.
+static void fork_begins(void)
+{
+    pthread_mutex_lock(&emu.lock);
+}
+
+static void fork_ends(void)
+{
+    pthread_mutex_unlock(&emu.lock);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(fork_begins, fork_ends, fork_ends);
+}
+
 CUresult emu_cuInit(unsigned int flags)
 {
+    static pthread_once_t watched = PTHREAD_ONCE_INIT;
+    pthread_once(&watched, watch_forks);
     CALL call = ENTER(cuInit, NOTHING);
     if (call.result)
         return call.result;

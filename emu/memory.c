@@ -435,8 +435,10 @@ CUresult emu_find_device(uint64_t address, size_t bytes, const char *what,
 
 CUresult emu_pinned_alloc(struct emu_context *ctx, size_t bytes, void **out)
 {
+    // No more than the machine has can be locked.
+    const size_t pages = (size_t)sysconf(_SC_PHYS_PAGES);
     void *memory = NULL;
-    if (bytes > SIZE_MAX / 2 || posix_memalign(&memory, 4096, bytes) != 0)
+    if (bytes / 4096 >= pages || posix_memalign(&memory, 4096, bytes) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     const struct emu_range block = {
         .address = (uint64_t)(uintptr_t)memory,

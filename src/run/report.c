@@ -423,13 +423,16 @@ static json_t *json_memory(const struct pen_stats *s)
         o = stk_json_with(o, "live", stk_json_count(m->live));
         all = stk_json_with(all, pen_mem_key((enum pen_mem_type)i), o);
     }
-    const struct pen_unattributed *u = &s->unattributed;
+    return all;
+}
+
+static json_t *json_unattributed(const struct pen_unattributed *u)
+{
     json_t *o =
         stk_json_with(json_object(), "before", stk_json_count(u->before));
     o = stk_json_with(o, "after", stk_json_count(u->after));
     o = stk_json_with(o, "process_before", stk_json_count(u->process_before));
-    o = stk_json_with(o, "process_after", stk_json_count(u->process_after));
-    return stk_json_with(all, "unattributed", o);
+    return stk_json_with(o, "process_after", stk_json_count(u->process_after));
 }
 
 static json_t *json_cuda(const struct pen_stats *s)
@@ -443,8 +446,9 @@ static json_t *json_cuda(const struct pen_stats *s)
                       stk_json_count(s->steady_state_allocations));
     o = stk_json_with(o, "library_allocations",
                       stk_json_count(s->library_allocations));
-    return stk_json_with(o, "blocking_syncs",
-                         stk_json_count(s->blocking_syncs));
+    o = stk_json_with(o, "blocking_syncs", stk_json_count(s->blocking_syncs));
+    return stk_json_with(o, "unattributed",
+                         json_unattributed(&s->unattributed));
 }
 
 static json_t *json_leaks(const struct pen_pipeline *p)

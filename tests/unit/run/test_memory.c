@@ -650,7 +650,7 @@ PEN_TEST(memory_that_nobody_accounts_for_is_told_and_is_no_failure)
     char *text = pen_pipeline_report_json(r.p);
     json_t *report = json_loads(text, 0, NULL);
     json_t *told =
-        json_object_get(json_object_get(report, "memory"), "unattributed");
+        json_object_get(json_object_get(report, "cuda"), "unattributed");
     assert_int_equal(json_integer_value(json_object_get(told, "before")),
                      s.unattributed.before);
     assert_int_equal(json_integer_value(json_object_get(told, "after")),
