@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,9 @@
 enum { MAX_FDS = 1024, PAGE = 4096 };
 enum what { NOT_OURS, NODE_UDMABUF, NODE_HEAP, MEMFD, DMABUF };
 
+// Of all below: the kernel is called by several threads. A call may make
+// another one.
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static enum what what[MAX_FDS];
 static struct fake_dmabuf kernel = { .udmabuf = ENOENT, .heap = ENOENT };
 static struct fake_dmabuf_counts counts;
@@ -35,8 +39,24 @@ int __real_fcntl64(int fd, int command, ...);
 off64_t __real_lseek64(int fd, off64_t offset, int whence);
 int __real_close(int fd);
 
+static bool enter(void)
+{
+    pthread_mutex_lock(&lock);
+    return true;
+}
+
+static void leave(const bool *held)
+{
+    if (*held)
+        pthread_mutex_unlock(&lock);
+}
+
+// For the rest of the function.
+#define LOCKED __attribute__((cleanup(leave), unused)) const bool held = enter()
+
 void fake_dmabuf_set(const struct fake_dmabuf *k)
 {
+    LOCKED;
     const unsigned mappings = counts.mappings;
     kernel = *k;
     counts = (struct fake_dmabuf_counts){ .mappings = mappings };
@@ -45,6 +65,7 @@ void fake_dmabuf_set(const struct fake_dmabuf *k)
 
 void fake_dmabuf_fail(unsigned nth, int error)
 {
+    LOCKED;
     failing = nth;
     fail_with = error;
     called = 0;
@@ -53,11 +74,13 @@ void fake_dmabuf_fail(unsigned nth, int error)
 
 bool fake_dmabuf_failed(void)
 {
+    LOCKED;
     return failed;
 }
 
 struct fake_dmabuf_counts fake_dmabuf_counts(void)
 {
+    LOCKED;
     return counts;
 }
 
@@ -90,6 +113,7 @@ static int refuse(int error)
 
 int fake_dmabuf_new(unsigned long long bytes)
 {
+    LOCKED;
     const int fd = __real_memfd_create("fake", MFD_CLOEXEC);
     if (fd >= 0 && __real_ftruncate64(fd, (off64_t)bytes))
         return -1;
@@ -101,6 +125,7 @@ int fake_dmabuf_new(unsigned long long bytes)
 int __wrap_open64(const char *path, int flags, ...);
 int __wrap_open64(const char *path, int flags, ...)
 {
+    LOCKED;
     const bool udmabuf = strcmp(path, "/dev/udmabuf") == 0;
     const bool heap = strcmp(path, "/dev/dma_heap/system") == 0;
     if (!udmabuf && !heap) {
@@ -170,6 +195,7 @@ static int sync_access(const struct dma_buf_sync *s)
 int __wrap_ioctl(int fd, unsigned long request, ...);
 int __wrap_ioctl(int fd, unsigned long request, ...)
 {
+    LOCKED;
     va_list args;
     va_start(args, request);
     void *data = va_arg(args, void *);
@@ -193,6 +219,7 @@ void *__wrap_mmap64(void *at, size_t bytes, int prot, int flags, int fd,
 void *__wrap_mmap64(void *at, size_t bytes, int prot, int flags, int fd,
                     off64_t offset)
 {
+    LOCKED;
     const bool ours = what_is(fd) != NOT_OURS;
     if (ours && must_fail())
         return MAP_FAILED;
@@ -205,6 +232,7 @@ void *__wrap_mmap64(void *at, size_t bytes, int prot, int flags, int fd,
 int __wrap_munmap(void *at, size_t bytes);
 int __wrap_munmap(void *at, size_t bytes)
 {
+    LOCKED;
     counts.mappings--;
     return __real_munmap(at, bytes);
 }
@@ -212,6 +240,7 @@ int __wrap_munmap(void *at, size_t bytes)
 int __wrap_memfd_create(const char *name, unsigned flags);
 int __wrap_memfd_create(const char *name, unsigned flags)
 {
+    LOCKED;
     if (must_fail())
         return -1;
     return mark(__real_memfd_create(name, flags), MEMFD);
@@ -220,6 +249,7 @@ int __wrap_memfd_create(const char *name, unsigned flags)
 int __wrap_ftruncate64(int fd, off64_t bytes);
 int __wrap_ftruncate64(int fd, off64_t bytes)
 {
+    LOCKED;
     if (must_fail())
         return -1;
     return __real_ftruncate64(fd, bytes);
@@ -228,6 +258,7 @@ int __wrap_ftruncate64(int fd, off64_t bytes)
 int __wrap_fcntl64(int fd, int command, ...);
 int __wrap_fcntl64(int fd, int command, ...)
 {
+    LOCKED;
     va_list args;
     va_start(args, command);
     const int value = va_arg(args, int);
@@ -241,6 +272,7 @@ int __wrap_fcntl64(int fd, int command, ...)
 off64_t __wrap_lseek64(int fd, off64_t offset, int whence);
 off64_t __wrap_lseek64(int fd, off64_t offset, int whence)
 {
+    LOCKED;
     if (must_fail())
         return -1;
     return __real_lseek64(fd, offset, whence);
@@ -249,6 +281,7 @@ off64_t __wrap_lseek64(int fd, off64_t offset, int whence)
 int __wrap_close(int fd);
 int __wrap_close(int fd)
 {
+    LOCKED;
     mark(fd, NOT_OURS);
     return __real_close(fd);
 }
