@@ -141,12 +141,14 @@ static struct stk_free refill(struct stk_size_class *cls)
         block = pop(&cls->line[number]);
     if (block.block || !cls->idle_count)
         return block;
-    // Their descriptors were written by whoever freed them: have them fetched
-    // side by side.
-    for (size_t i = 0; i < cls->batch && i < cls->idle_count; i++)
+    // Half of what there is for others. Their descriptors were written by
+    // whoever freed them: have them fetched side by side.
+    size_t more = cls->idle_count / 2;
+    more = more < cls->batch ? more : cls->batch - 1;
+    for (size_t i = 0; i <= more; i++)
         __builtin_prefetch(cls->idle[cls->idle_count - 1 - i].free.block, 1);
     block = cls->idle[--cls->idle_count].free;
-    for (uint32_t i = 1; number && i < cls->batch && cls->idle_count; i++) {
+    for (size_t i = 0; number && i < more; i++) {
         if (!put(&cls->line[number], cls->slots,
                  cls->idle[cls->idle_count - 1].free))
             break;

@@ -890,6 +890,65 @@ PEN_TEST(nor_do_they_under_a_limit)
     many_threads(8 * MIB, pen_test_seeds(4000, 100000));
 }
 
+struct emptied {
+    struct stk_size_pool *pool;
+    _Atomic bool stop;
+    _Atomic uint64_t pairs;
+};
+
+static void *use_a_line(void *cookie)
+{
+    struct emptied *e = cookie;
+    const uint64_t me = (uint64_t)(uintptr_t)&e;
+    uint64_t pairs = 0;
+    while (!e->stop) {
+        const uint64_t a = take(e->pool, 70000), b = take(e->pool, 70000);
+        assert_true(a != b);
+        stamp(a, 70000, me);
+        stamp(b, 70000, me + 1);
+        assert_true(stamped(a, 70000, me));
+        give(b);
+        give(a);
+        pairs += 2;
+    }
+    e->pairs += pairs;
+    return NULL;
+}
+
+// A block that is taken out of a line by its owner and by another one at the
+// same moment would be given twice, or be lost.
+PEN_TEST(lines_are_emptied_while_their_owners_use_them)
+{
+    struct emptied e = { .pool = make(0) };
+    give(take(e.pool, 70000));
+    unsigned number;
+    size_t block;
+    stk_size_class(70000, &number, &block);
+    struct stk_size_class *cls = atomic_load(&e.pool->classes[number]);
+    pthread_t threads[3];
+    for (unsigned i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, use_a_line, &e);
+    for (unsigned i = 0; i < pen_test_seeds(20000, 1000000); i++) {
+        pthread_mutex_lock(&cls->lock);
+        stk_size_empty_lines(cls);
+        pthread_mutex_unlock(&cls->lock);
+        for (volatile unsigned j = 0; j < i % 512; j++)
+            ;
+    }
+    e.stop = true;
+    for (unsigned i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    const struct pen_pool_stats s = stats(e.pool);
+    assert_int_equal(s.allocs, e.pairs + 1);
+    assert_int_equal(s.live, 0);
+    assert_int_equal(s.bad_frees, 0);
+    assert_int_equal(stk_size_count_free(cls), s.driver_allocs);
+    assert_true(s.driver_allocs <= 3 * (STK_MAX_SLOTS + 2));
+    stk_size_pool_trim(e.pool, 0);
+    assert_int_equal(stats(e.pool).held_bytes, 0);
+    destroy(e.pool);
+}
+
 static void *free_at_random(void *cookie)
 {
     struct worker *w = cookie;
@@ -949,4 +1008,5 @@ PEN_TEST_MAIN(PEN_CASE(classes_waste_less_than_an_eighth),
               PEN_CASE(memory_that_is_short_comes_from_idle_blocks),
               PEN_CASE(blocks_of_many_threads_never_overlap),
               PEN_CASE(nor_do_they_under_a_limit),
+              PEN_CASE(lines_are_emptied_while_their_owners_use_them),
               PEN_CASE(of_several_who_free_a_block_one_does))
