@@ -158,7 +158,7 @@ struct pen_module {
     struct stk_module_block blocks;  // list head
     pthread_mutex_t block_lock;
     struct stk_staging *staging;
-    struct stk_frame_user user;  // what its calls took and did not drop
+    struct stk_frame_user user;         // what its calls took and did not drop
     uint64_t workspace[PEN_MEM_COUNT];  // that the plan holds
 };
 

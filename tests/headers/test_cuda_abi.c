@@ -51,10 +51,10 @@ PEN_TEST(every_enumerator_has_the_value_of_cuda_h)
     static const struct value values[] = {
 #define X(name, value) { #name, value, name },
         STK_CU_RESULTS(X) STK_CU_ATTRIBUTES(X) STK_CU_MEMORYTYPES(X)
-        STK_CU_MEM_LOCATIONS(X) STK_CU_MEM_ALLOCATIONS(X)
-        STK_CU_MEM_HANDLES(X) STK_CU_MEM_ACCESSES(X)
-        STK_CU_MEM_GRANULARITIES(X) STK_CU_MEM_RANGE_HANDLES(X)
-        STK_CU_EXTERNAL_HANDLES(X)
+            STK_CU_MEM_LOCATIONS(X) STK_CU_MEM_ALLOCATIONS(X)
+                STK_CU_MEM_HANDLES(X) STK_CU_MEM_ACCESSES(X)
+                    STK_CU_MEM_GRANULARITIES(X) STK_CU_MEM_RANGE_HANDLES(X)
+                        STK_CU_EXTERNAL_HANDLES(X)
 #undef X
     };
     COMPARE(values);

@@ -90,9 +90,10 @@ PEN_TEST(json_has_the_promised_keys_and_no_others)
         check_keys(member(root, "modules", i),
                    "id type inserted reason serves props loss");
     for (size_t i = 0; i < w.plan->edge_count; i++)
-        check_keys(member(root, "connections", i),
-                   "from to mem of how format width height pitch bytes_per_frame "
-                   "depth upgraded_from");
+        check_keys(
+            member(root, "connections", i),
+            "from to mem of how format width height pitch bytes_per_frame "
+            "depth upgraded_from");
     check_keys(json_object_get(root, "transfers"),
                "h2d_per_frame d2h_per_frame h2d_bytes_per_frame "
                "d2h_bytes_per_frame h2h_per_frame h2h_bytes_per_frame");
