@@ -365,10 +365,22 @@ enum pen_status stk_device_open(const struct pen_device_params *params,
     return stk_device_open_for(params, ledger, "", out, err);
 }
 
+// With an account of its own, so that a refusal can tell who has the memory:
+// each pool has one for itself, which does not know of the others.
 enum pen_status pen_device_open(const struct pen_device_params *params,
                                 struct pen_device **out, struct pen_error *err)
 {
-    return stk_device_open(params, NULL, out, err);
+    *out = NULL;
+    struct stk_ledger *ledger = stk_ledger_create(true);
+    if (!ledger)
+        return pen_error_set(err, PEN_E_NOMEM, 0, "device",
+                             "no memory for a device");
+    const enum pen_status status = stk_device_open(params, ledger, out, err);
+    if (*out)
+        (*out)->own_ledger = ledger;
+    else
+        stk_ledger_destroy(&ledger);
+    return status;
 }
 
 void pen_device_close(struct pen_device **devp)
@@ -385,6 +397,7 @@ void pen_device_close(struct pen_device **devp)
             stk_ledger_remove(dev->ledger, STK_RES_CONTEXT, (uintptr_t)dev, 0);
         STK_CU_END(dev, cuDevicePrimaryCtxRelease(dev->device));
     }
+    stk_ledger_destroy(&dev->own_ledger);
     device_free(dev);
 }
 

@@ -94,6 +94,7 @@ enum { STK_LOST_NO = 0, STK_LOST_SETTING, STK_LOST_YES };
 struct pen_device {
     struct stk_driver cu;
     struct stk_ledger *ledger;
+    struct stk_ledger *own_ledger;  // the same, if nobody gave one; else NULL
     const struct pen_log *log;
     CUdevice device;
     CUcontext context;  // NULL while not retained

@@ -571,6 +571,36 @@ PEN_TEST(every_failed_allocation_is_told_and_unwound)
     }
 }
 
+// A device that a program opens has an account of its own.
+PEN_TEST(a_device_without_memory_for_its_account_is_none)
+{
+    const struct pen_device_params params = {
+        .selector = "emulated",
+        .emulator = pen_test_emulator(),
+    };
+    struct pen_device *dev = NULL;
+    enum pen_status status = PEN_E_NOMEM;
+    if (pen_test_on_gpu())
+        PEN_SKIP("looks at the emulated device");
+    for (unsigned nth = 1; status != PEN_OK; nth++) {
+        struct pen_error err = { 0 };
+        assert_true(nth < 100);
+        pen_alloc_fail_arm_thread(nth, false);
+        status = pen_device_open(&params, &dev, &err);
+        const bool fired = pen_alloc_fail_disarm();
+        if (status == PEN_OK) {
+            assert_true(nth > 2);  // the account's and the device's at least
+            break;
+        }
+        assert_true(fired);
+        assert_int_equal(status, PEN_E_NOMEM);
+        assert_int_equal(err.status, PEN_E_NOMEM);
+        assert_true(err.text[0]);
+        assert_null(dev);
+    }
+    pen_device_close(&dev);
+}
+
 static _Atomic bool refuse_threads;
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*run)(void *arg), void *arg);
@@ -634,4 +664,5 @@ PEN_TEST_MAIN(
     PEN_CASE(releasing_strikes_the_ledger_after_every_failure),
     PEN_CASE(releasing_calls_back_after_every_failure),
     PEN_CASE(every_failed_allocation_is_told_and_unwound),
+    PEN_CASE(a_device_without_memory_for_its_account_is_none),
     PEN_CASE(without_a_thread_nobody_is_called_and_the_caller_is_told))
