@@ -1,0 +1,90 @@
+// How often the driver is asked, counted by the emulator: a call of a module
+// is worth one event at most, and a pipeline's one stream waits for nobody.
+
+#include "run_world.h"
+
+#include "src/run/run.h"
+
+// clang-format off
+#define D(ID) MODULE(ID, "TDevice") ","
+// Two branches, one with a module that waits for the stream.
+#define BRANCHES(FRAMES)                                                       \
+    PIPE(MODULE_P("source", "TSource", "\"frames\": " FRAMES) ","              \
+         D("a") D("b") D("c") MODULE("sync", "TStreamSync") ","                \
+         MODULE("sink", "TSink") ","                                           \
+         MODULE_P("other", "TSink", "\"slot\": 1"),                            \
+         LINK("source", "a") "," LINK("a", "b") "," LINK("b", "sync") ","      \
+         LINK("sync", "sink") "," LINK("a", "c") "," LINK("c", "other"))
+// clang-format on
+
+struct counts {
+    uint64_t records, waits, stream_syncs, context_syncs;  // of the driver
+    uint64_t calls;   // of modules that use the device
+    uint64_t blocks;  // of device memory: each is cleared once
+};
+
+static void count_driver(struct counts *out)
+{
+    const struct penemu *emu = fixture_emulator();
+    out->records = emu->penemu_calls("cuEventRecord");
+    out->waits = emu->penemu_calls("cuStreamWaitEvent");
+    out->stream_syncs = emu->penemu_calls("cuStreamSynchronize");
+    out->context_syncs = emu->penemu_calls("cuCtxSynchronize");
+}
+
+static struct counts counts_of(const char *json, uint32_t frames)
+{
+    struct counts before = { 0 }, after = { 0 };
+    struct run r;
+    run_init(&r);
+    count_driver(&before);
+    run_all(&r, json);
+    count_driver(&after);
+    assert_all_arrived(0, frames);
+    assert_all_arrived(1, frames);
+    for (uint32_t i = 0; i < r.p->module_count; i++) {
+        const struct pen_module *m = &r.p->modules[i];
+        after.calls += m->cuda ? atomic_load(&m->frames) : 0;
+    }
+    const struct pen_plan *plan = pen_pipeline_plan(r.p);
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        for (unsigned o = 0; o < PEN_MAX_PINS; o++) {
+            const struct stk_plan_output *output = &plan->nodes[n].output[o];
+            if (output->mem == PEN_MEM_CUDA_DEVICE)
+                after.blocks += output->blocks;
+        }
+    }
+    run_finish(&r);
+    after.records -= before.records;
+    after.waits -= before.waits;
+    after.stream_syncs -= before.stream_syncs;
+    after.context_syncs -= before.context_syncs;
+    return after;
+}
+
+static void each_call_has_one(void)
+{
+    enum { FEW = 20, MANY = 320, DEVICE_MODULES = 7 };
+    const struct counts few = counts_of(BRANCHES("20"), FEW);
+    const struct counts many = counts_of(BRANCHES("320"), MANY);
+    // a, b, c, the module that waits, one upload and two downloads.
+    assert_int_equal(few.calls, FEW * DEVICE_MODULES);
+    assert_int_equal(many.calls, MANY * DEVICE_MODULES);
+    assert_true(many.blocks > 0 && many.blocks < MANY);
+    assert_in_range(many.records, many.calls, many.calls + many.blocks);
+
+    // One stream is in order by itself, and who waits for the device at all
+    // does so in the teardown, however many frames there were.
+    assert_int_equal(many.waits, 0);
+    assert_int_equal(many.stream_syncs, few.stream_syncs);
+    assert_int_equal(many.context_syncs, few.context_syncs);
+}
+
+PEN_TEST(a_module_call_costs_one_event_and_no_wait)
+{
+    if (!fixture_emulator())
+        PEN_SKIP("calls of a real driver are not counted");
+    in_all_modes(each_call_has_one);
+}
+
+PEN_TEST_MAIN(PEN_CASE(a_module_call_costs_one_event_and_no_wait))
