@@ -439,6 +439,18 @@ static bool suits(const struct stk_pool *pool, struct stk_buffer *buffer,
     return want->patient || stk_buffer_free_for(buffer, want->stream);
 }
 
+// Fetch a line to write to it: it comes from another core's cache once, not
+// first for reading and then again for writing. Older processors take this for
+// no operation.
+static void fetch_to_write(const void *line)
+{
+#ifdef __x86_64__
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
 // Go through the places; with `mark` leave WAITING in them.
 static struct stk_buffer *look(struct stk_pool *pool, const struct want *want,
                                bool mark, struct stk_point *wait)
@@ -447,6 +459,7 @@ static struct stk_buffer *look(struct stk_pool *pool, const struct want *want,
     uint32_t at = first_place % blocks;
     for (uint32_t i = 0; i < blocks; i++, at = at + 1 < blocks ? at + 1 : 0) {
         struct stk_buffer *buffer = buffer_at(pool, at);
+        fetch_to_write(buffer);
         const uint32_t place = mark ? atomic_fetch_or(&buffer->place, WAITING)
                                     : atomic_load(&buffer->place);
         if (!(place & FREE))
