@@ -6,10 +6,10 @@
 // takes staging memory from.
 //
 // A thread's cache is a line that it alone uses, but which others can stop and
-// empty when nothing else is left, so that a cap is never missed for blocks that
-// a thread keeps to itself, and a thread that ends takes nothing with it. Which
-// block an address belongs to is told by a map of pages, so that freeing needs
-// no pool.
+// empty when nothing else is left, so that a cap is never missed for blocks
+// that a thread keeps to itself, and a thread that ends takes nothing with it.
+// Which block an address belongs to is told by a map of pages, so that freeing
+// needs no pool.
 
 #include <penstock/pool.h>
 
