@@ -1,9 +1,9 @@
 #ifndef STK_RUN_H
 #define STK_RUN_H
 
-// The running pipeline as data. pipeline.c is its life, actor.c what a module
-// does between two frames, io.c what a module may call, report.c what is told
-// about it. tasks.h and edge.h are the machinery below.
+// The running pipeline as data. pipeline.c is its life and end.c its end,
+// actor.c what a module does between two frames, io.c what a module may call,
+// report.c what is told about it. tasks.h and edge.h are the machinery below.
 //
 // Locks, in the order in which they may be taken:
 //   pipeline.plan_lock   the plan, the creation and growth of pools, and what
@@ -294,6 +294,24 @@ stk_pipeline_settle(struct pen_pipeline *p, struct pen_module *m, uint32_t pin,
 void stk_pipeline_leak(struct pen_pipeline *p, enum stk_res res,
                        const char *owner, const char *site, uint64_t bytes,
                        uint64_t count);
+
+void stk_pipeline_state_set(struct pen_pipeline *p, enum pen_state state);
+// PEN_E_STATE: `what` is not possible in the present state.
+enum pen_status stk_pipeline_refuse(const struct pen_pipeline *p,
+                                    const char *what, struct pen_error *err);
+// Let every module look at its state again.
+void stk_pipeline_wake(struct pen_pipeline *p);
+// Called by the pools when their last frame or buffer is gone, and by the
+// pipeline itself; `cookie` is the stk_remains.
+void stk_remains_drop(void *cookie);
+// Whether only the pipeline itself is left.
+bool stk_remains_unused(const struct stk_remains *r);
+
+// --- end.c ------------------------------------------------------------------
+
+// Give everything back; afterwards the state is `state`, or failed. No task
+// runs any more.
+void stk_pipeline_tear_down(struct pen_pipeline *p, enum pen_state state);
 
 // --- report.c ---------------------------------------------------------------
 
