@@ -28,6 +28,7 @@
 
 #include <penstock/penstock.h>
 
+#include "bench.h"
 #include "src/base/str.h"
 #include "src/mem/frame.h"
 #include "src/mem/pool.h"
@@ -54,17 +55,11 @@ static struct stk_stream *stream;
 static struct stk_frame_pool *frames;
 static char machine[256];
 
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "copy: %s: %s\n", what, why);
-    exit(1);
-}
-
 #define OK(expr)                                                               \
     do {                                                                       \
         struct pen_error err = { 0 };                                          \
         if ((expr) != PEN_OK)                                                  \
-            die(#expr, err.text);                                              \
+            bench_die(#expr, err.text);                                        \
     } while (0)
 
 // --- the driver -------------------------------------------------------------
@@ -78,23 +73,7 @@ static struct {
     int (*cuStreamSynchronize)(void *stream);
 } cu;
 
-static void check(int result, const char *call)
-{
-    if (result) {
-        char text[32];
-        snprintf(text, sizeof(text), "CUDA error %d", result);
-        die(call, text);
-    }
-}
-#define CU(call) check(cu.call, #call)
-
-static void find(void *library, const char *name, void *place)
-{
-    void *found = dlsym(library, name);
-    if (!found)
-        die("the driver has no", name);
-    memcpy(place, &found, sizeof(found));
-}
+#define CU(call) bench_check(cu.call, #call)
 
 static void open_driver(void)
 {
@@ -102,10 +81,10 @@ static void open_driver(void)
     const char *name = info.emulated ? "libpenstock-emu.so" : "libcuda.so.1";
     void *library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
     if (!library)
-        die("not loaded", name);
-    find(library, "cuMemcpyHtoDAsync_v2", &cu.cuMemcpyHtoDAsync_v2);
-    find(library, "cuMemcpyDtoHAsync_v2", &cu.cuMemcpyDtoHAsync_v2);
-    find(library, "cuStreamSynchronize", &cu.cuStreamSynchronize);
+        bench_die("not loaded", name);
+    bench_find(library, "cuMemcpyHtoDAsync_v2", &cu.cuMemcpyHtoDAsync_v2);
+    bench_find(library, "cuMemcpyDtoHAsync_v2", &cu.cuMemcpyDtoHAsync_v2);
+    bench_find(library, "cuStreamSynchronize", &cu.cuStreamSynchronize);
 }
 
 // --- what is measured -------------------------------------------------------
@@ -229,12 +208,6 @@ static double time_of(void (*copy)(unsigned count), unsigned count)
     return ((double)stk_now() - start) / count;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 // How many copies make a repetition long enough.
 static unsigned copies_for(unsigned way)
 {
@@ -256,7 +229,7 @@ static void measure_size(bool up, unsigned at)
             ns[way][r] = time_of(ways[way].copy, counts[way]);
     }
     for (unsigned way = 0; way < WAYS; way++) {
-        qsort(ns[way], opt.repeats, sizeof(double), by_value);
+        bench_sort(ns[way], opt.repeats);
         results[up][at][way] = (struct result){
             .ns = ns[way][opt.repeats / 2],
             .low = ns[way][opt.repeats / 10],
@@ -286,7 +259,7 @@ static void measure(bool up, unsigned at)
     void *memory = NULL;
     now.pageable = malloc(now.bytes);
     if (!now.pageable)
-        die("malloc", "no memory");
+        bench_die("malloc", "no memory");
     OK(stk_pinned_alloc(dev, now.bytes, "bench", PEN_HERE, &memory, &err));
     OK(stk_device_alloc(dev, now.bytes, "bench", PEN_HERE, &now.device, &err));
     now.pinned = memory;
@@ -403,18 +376,8 @@ static void print_direction(bool up)
 
 static void name_machine(void)
 {
-    char model[96] = "unknown processor", line[256];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && fgets(line, sizeof(line), f)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon) {
-            snprintf(model, sizeof(model), "%.*s",
-                     (int)strcspn(colon + 2, "\n\""), colon + 2);
-            break;
-        }
-    }
-    if (f)
-        fclose(f);
+    char model[96];
+    bench_processor(model, sizeof(model));
     snprintf(machine, sizeof(machine), "%s, %s, CUDA %d.%d", model, info.name,
              info.driver_version / 1000, info.driver_version % 1000 / 10);
 }
@@ -454,9 +417,9 @@ static void parse(int argc, char **argv)
         }
     }
     if (opt.repeats < 1 || opt.repeats > MAX_REPEATS)
-        die("--repeats", "1 to 101");
+        bench_die("--repeats", "1 to 101");
     if (opt.most && opt.most < LEAST)
-        die("--most", "at least 4096 bytes");
+        bench_die("--most", "at least 4096 bytes");
 }
 
 static void open_all(void)
@@ -482,7 +445,7 @@ static void run(void)
     struct pen_error err = { 0 };
     STK_SCOPE scope = { 0 };
     if (stk_scope_enter(&scope, dev, &err) != PEN_OK)
-        die("context", err.text);
+        bench_die("context", err.text);
     if (!opt.json)
         printf("%s; %u repetitions\n%s", machine, opt.repeats,
                info.emulated ? "The device is emulated: the numbers say "

@@ -28,6 +28,7 @@
 
 #include <penstock/penstock.h>
 
+#include "bench.h"
 #include "src/base/str.h"
 #include "src/mem/pool.h"
 
@@ -53,12 +54,6 @@ static struct {
     .repeats = 15,
     .device = "cuda",
 };
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "pool: %s: %s\n", what, why);
-    exit(1);
-}
 
 static double now_ns(void)
 {
@@ -86,30 +81,14 @@ static struct {
     void *ctx, *pool;
 } cu;
 
-static void check(int result, const char *call)
-{
-    if (result) {
-        char text[32];
-        snprintf(text, sizeof(text), "CUDA error %d", result);
-        die(call, text);
-    }
-}
-#define CU(call) check(cu.call, #call)
-
-static void find(void *library, const char *name, void *place)
-{
-    void *found = dlsym(library, name);
-    if (!found)
-        die("libcuda.so.1", name);
-    memcpy(place, &found, sizeof(found));
-}
+#define CU(call) bench_check(cu.call, #call)
 
 static void open_driver(int index)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     if (!library)
-        die("libcuda.so.1", dlerror());
-#define FIND(name) find(library, #name, &cu.name)
+        bench_die("libcuda.so.1", dlerror());
+#define FIND(name) bench_find(library, #name, &cu.name)
     FIND(cuDeviceGet);
     FIND(cuDevicePrimaryCtxRetain);
     FIND(cuCtxPushCurrent_v2);
@@ -190,7 +169,7 @@ static void make_pool(struct run *run, enum pen_mem_type mem)
                                             .name = "bench" };
     struct pen_error err = { 0 };
     if (pen_pool_create(&params, &run->pool, &err))
-        die(err.where, err.text);
+        bench_die(err.where, err.text);
 }
 
 static void host_open(struct run *run, unsigned blocks)
@@ -215,7 +194,7 @@ static void pool_close(struct run *run)
 {
     struct pen_error err = { 0 };
     if (pen_pool_destroy(&run->pool, &err))
-        die(err.where, err.text);
+        bench_die(err.where, err.text);
 }
 
 static uint64_t pinned_take(struct run *run)
@@ -223,7 +202,7 @@ static uint64_t pinned_take(struct run *run)
     void *memory = NULL;
     struct pen_error err;
     if (pen_pinned_alloc(run->pool, opt.bytes, &memory, &err))
-        die(err.where, err.text);
+        bench_die(err.where, err.text);
     return (uint64_t)(uintptr_t)memory;
 }
 
@@ -231,7 +210,7 @@ static void pinned_give(struct run *run, uint64_t block)
 {
     (void)run;
     if (pen_pinned_free((void *)(uintptr_t)block))
-        die("pen_pinned_free", "refused");
+        bench_die("pen_pinned_free", "refused");
 }
 
 static uint64_t device_take(struct run *run)
@@ -239,7 +218,7 @@ static uint64_t device_take(struct run *run)
     uint64_t address = 0;
     struct pen_error err;
     if (pen_cuda_alloc(run->pool, opt.bytes, &address, &err))
-        die(err.where, err.text);
+        bench_die(err.where, err.text);
     return address;
 }
 
@@ -247,7 +226,7 @@ static void device_give(struct run *run, uint64_t block)
 {
     (void)run;
     if (pen_cuda_free(block))
-        die("pen_cuda_free", "refused");
+        bench_die("pen_cuda_free", "refused");
 }
 
 static void planned_open(struct run *run, unsigned blocks)
@@ -261,7 +240,7 @@ static void planned_open(struct run *run, unsigned blocks)
     };
     struct pen_error err = { 0 };
     if (stk_pool_create(&params, &run->planned, &err))
-        die(err.where, err.text);
+        bench_die(err.where, err.text);
 }
 
 static void planned_close(struct run *run)
@@ -279,7 +258,7 @@ static uint64_t planned_take(struct run *run)
            PEN_AGAIN)
         ;
     if (st)
-        die(err.where, err.text);
+        bench_die(err.where, err.text);
     return (uint64_t)(uintptr_t)buffer;
 }
 
@@ -294,7 +273,7 @@ static uint64_t malloc_take(struct run *run)
     (void)run;
     void *memory = malloc(opt.bytes);
     if (!memory)
-        die("malloc", "no memory");
+        bench_die("malloc", "no memory");
     return (uint64_t)(uintptr_t)memory;
 }
 
@@ -321,7 +300,7 @@ static void list_open(struct run *run, unsigned blocks)
     for (unsigned i = 0; i < blocks; i++) {
         struct node *node = malloc(opt.bytes);
         if (!node)
-            die("malloc", "no memory");
+            bench_die("malloc", "no memory");
         node->next = run->list.first;
         run->list.first = node;
     }
@@ -369,7 +348,7 @@ static void ring_give(struct run *run, uint64_t block)
 {
     (void)run;
     if (!block)
-        die("ring", "a block was lost");
+        bench_die("ring", "a block was lost");
 }
 
 static uint64_t cu_host_take(struct run *run)
@@ -547,7 +526,7 @@ static double measure(const struct candidate *c, struct run *run,
         };
         void *(*body)(void *) = !across ? alone : i ? consumer : producer;
         if (pthread_create(&ids[i], NULL, body, &team.workers[i]))
-            die("pthread_create", "no thread");
+            bench_die("pthread_create", "no thread");
     }
     double sum = 0;
     for (unsigned i = 0; i < threads; i++) {
@@ -559,12 +538,6 @@ static double measure(const struct candidate *c, struct run *run,
         CU(cuStreamSynchronize(shared_stream));
     shared_stream = NULL;
     return across ? team.workers[0].ns : sum / threads;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static void report(const struct candidate *c, unsigned threads, bool across)
@@ -589,7 +562,7 @@ static void report(const struct candidate *c, unsigned threads, bool across)
         ns[i] = measure(c, &run, threads, across, pairs);
     if (c->close)
         c->close(&run);
-    qsort(ns, opt.repeats, sizeof(ns[0]), by_value);
+    bench_sort(ns, opt.repeats);
     const unsigned last = opt.repeats - 1;
     const double median = ns[last / 2], low = ns[last / 10],
                  high = ns[last - last / 10];
@@ -644,23 +617,12 @@ static void find_cores(void)
 
 static void name_machine(void)
 {
-    char model[96] = "unknown processor";
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[256];
-    while (f && fgets(line, sizeof(line), f)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon) {
-            snprintf(model, sizeof(model), "%.*s",
-                     (int)strcspn(colon + 2, "\n\""), colon + 2);
-            break;
-        }
-    }
-    if (f)
-        fclose(f);
+    char model[96];
+    bench_processor(model, sizeof(model));
     struct pen_device_info info = { .name = "no GPU" };
     struct pen_error err;
     if (opt.dev && pen_device_get_info(opt.dev, &info, &err))
-        die(err.where, err.text);
+        bench_die(err.where, err.text);
     snprintf(opt.machine, sizeof(opt.machine), "%s, %d hardware threads, %s",
              model, opt.core_count, info.name);
 }
@@ -673,10 +635,10 @@ static void open_device(void)
                                               .emulator = opt.emulator };
     struct pen_error err = { 0 };
     if (pen_device_open(&params, &opt.dev, &err))
-        die(err.where, err.text);
+        bench_die(err.where, err.text);
     struct pen_device_info info;
     if (pen_device_get_info(opt.dev, &info, &err))
-        die(err.where, err.text);
+        bench_die(err.where, err.text);
     opt.gpu = !info.emulated;
     if (opt.gpu)
         open_driver(info.index);
@@ -708,9 +670,9 @@ static void run_torch(const char *self)
     const int failed =
         posix_spawnp(&child, opt.torch, NULL, NULL, argv, environ);
     if (failed)
-        die(opt.torch, strerror(failed));
+        bench_die(opt.torch, strerror(failed));
     if (waitpid(child, &status, 0) != child || status != 0)
-        die(script, "failed");
+        bench_die(script, "failed");
 }
 
 static void parse_threads(char *list)
@@ -719,7 +681,7 @@ static void parse_threads(char *list)
     for (char *at = strtok(list, ","); at; at = strtok(NULL, ",")) {
         const long n = strtol(at, NULL, 10);
         if (n < 1 || n > MAX_THREADS || opt.counts == 16)
-            die("--threads", "up to 16 numbers from 1 to 64");
+            bench_die("--threads", "up to 16 numbers from 1 to 64");
         opt.threads[opt.counts++] = (unsigned)n;
     }
 }
@@ -769,9 +731,9 @@ static void parse(int argc, char **argv)
         }
     }
     if (opt.bytes < sizeof(struct node))
-        die("--bytes", "at least 8");
+        bench_die("--bytes", "at least 8");
     if (opt.repeats < 1 || opt.repeats > MAX_REPEATS)
-        die("--repeats", "1 to 101");
+        bench_die("--repeats", "1 to 101");
 }
 
 int main(int argc, char **argv)
