@@ -95,7 +95,8 @@ struct pen_foreign {
 };
 
 // Make a frame over foreign memory; the caller owns one reference. Index is 0,
-// pts INT64_MIN. `release` is not called on failure.
+// pts INT64_MIN. `release` is not called on failure. It is for the program and
+// for pen_frame_dmabuf(); what leaves a module are frames of the plan's pools.
 // Errors: PEN_E_ARG          the memory is missing, too small for the planes,
 //                            or planes overlap
 //         PEN_E_UNSUPPORTED  a modifier other than linear; DMABUF of a kind

@@ -271,7 +271,8 @@ PEN_API const struct pen_log *pen_module_log(const struct pen_module *m);
 // workspaces that live across calls. free takes what alloc gave, or NULL.
 // Errors: PEN_E_NOMEM, PEN_E_DEVMEM, PEN_E_DRIVER, PEN_E_LOST
 //         PEN_E_LIMIT  more than the pipeline's budget of the memory type
-//                      leaves; the text names the three largest owners
+//                      leaves; the text names the three largest owners where
+//                      they are kept (leak_sites)
 //         PEN_E_STATE  device memory without PEN_CLASS_CUDA
 // Thread: setup, data (counted as a steady-state allocation after the first
 // frame).

@@ -34,7 +34,8 @@ struct pen_pipeline_params {
     uint32_t workers;           // threads of the pool; 0: number of cores
     bool no_probe;              // do not look at headers before the start
     bool leaks_fatal;           // a leak makes the run fail (wait: PEN_E_LEAK)
-    bool leak_sites;            // keep owner and site of every allocation
+    bool leak_sites;            // keep owner and site of every allocation;
+                                // without it no error can name an owner
     const struct pen_log *log;  // borrowed until destroy; may be NULL
 };
 

@@ -45,7 +45,7 @@ void cmd_sets_add(struct cmd_sets *sets, const char *text,
 void cmd_budget(struct pen_plan_params *plan, const char *text,
                 struct argp_state *state);
 #define CMD_BUDGET_HELP                                                        \
-    "Limit host, host_pinned, cuda_device (512MiB), h2d_per_frame or "         \
+    "Limit host, host_pinned, cuda_device, dmabuf (512MiB), h2d_per_frame or " \
     "d2h_per_frame (1)"
 
 // --- output -----------------------------------------------------------------
