@@ -496,6 +496,44 @@ PEN_TEST(a_slab_is_cut_to_the_limit)
     destroy(pool);
 }
 
+// Free blocks of pieces that are in use otherwise cannot be given back: they
+// are listed, the largest first.
+PEN_TEST(free_blocks_that_do_not_help_are_told_by_size)
+{
+    enum { SIZES = 6 };
+    struct stk_size_pool *pool = make(8 * MIB);
+    uint64_t kept[SIZES], more = 1;
+    struct pen_error err = { 0 };
+    for (unsigned i = 0; i < SIZES; i++)
+        kept[i] = take(pool, (size_t)16384 >> i);
+    const uint64_t held = stats(pool).held_bytes;
+    assert_int_equal(stk_size_pool_alloc(pool, 8 * MIB, &more, &err),
+                     PEN_E_LIMIT);
+    assert_int_equal(more, 0);
+    assert_int_equal(stats(pool).held_bytes, held);  // none was idle as a whole
+
+    const char *at = err.text;
+    const char *parts[] = { "no block of 8.00 MiB", " blocks free (",
+                            " of 16.00 KiB, ",      " of 8.00 KiB, ",
+                            " of 4.00 KiB, ",       " of 2.00 KiB, ",
+                            " smaller), ",          "the largest 16.00 KiB",
+                            "max_bytes is 8.00 MiB" };
+    for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        at = strstr(at, parts[i]);
+        if (!at)
+            fail_msg("no \"%s\" where it belongs in: %s", parts[i], err.text);
+    }
+    // What is told is there.
+    give(take(pool, 16384));
+    assert_int_equal(stats(pool).held_bytes, held);
+
+    for (unsigned i = 0; i < SIZES; i++)
+        give(kept[i]);
+    const uint64_t whole = take(pool, 8 * MIB);
+    give(whole);
+    destroy(pool);
+}
+
 // --- giving back ------------------------------------------------------------
 
 static void wait_a_tick(void)
@@ -997,6 +1035,7 @@ PEN_TEST_MAIN(PEN_CASE(classes_waste_less_than_an_eighth),
               PEN_CASE(eight_threads_do_not_starve_over_six_blocks),
               PEN_CASE(the_limit_is_told_with_what_is_held),
               PEN_CASE(a_slab_is_cut_to_the_limit),
+              PEN_CASE(free_blocks_that_do_not_help_are_told_by_size),
               PEN_CASE(trim_gives_back_what_was_idle_longest),
               PEN_CASE(idle_blocks_go_back_as_the_pool_is_used),
               PEN_CASE(a_thread_that_ends_leaves_its_blocks_to_the_next),
