@@ -138,6 +138,22 @@ static void report_misuses(struct pen_pipeline *p)
     stk_pipeline_error(p, NULL, NULL, true, &err);
 }
 
+// What the report tells of the pool is kept.
+static void release_pool(struct pen_pipeline *p, struct stk_out_pin *pin)
+{
+    pthread_mutex_lock(&p->plan_lock);
+    struct stk_pool *pool = pin->made;
+    if (pool) {
+        struct stk_pool_stats stats;
+        stk_pool_stats(pool, &stats);
+        pin->had = stats.blocks;
+        pin->needed = stats.max_in_use;
+    }
+    pin->made = NULL;
+    pthread_mutex_unlock(&p->plan_lock);
+    stk_pool_destroy(&pool);
+}
+
 // Give everything back, in the reverse order; what is then still in the
 // ledger is a leak. All tasks are done, or were never started.
 static void release_all(struct pen_pipeline *p)
@@ -154,7 +170,7 @@ static void release_all(struct pen_pipeline *p)
     for (uint32_t n = 0; n < p->module_count; n++) {
         stk_module_reclaim(&p->modules[n]);
         for (unsigned o = 0; o < p->modules[n].outputs; o++)
-            stk_pool_destroy(&p->modules[n].out[o].made);
+            release_pool(p, &p->modules[n].out[o]);
     }
     report_misuses(p);
     stk_frame_pool_destroy(&p->frame_pool);

@@ -180,6 +180,24 @@ static void text_modules(struct stk_text *t, const struct pen_pipeline *p)
     }
 }
 
+// The pool that the frames of an edge come from: its blocks, and how many were
+// needed at once. False: they are those of another module, or there is none as
+// yet. With plan_lock.
+static bool pool_of(const struct stk_link *link, uint32_t *had,
+                    uint32_t *needed)
+{
+    const struct stk_out_pin *pin = &link->from->out[link->from_pin];
+    *had = pin->had;
+    *needed = pin->needed;
+    if (pin->made) {
+        struct stk_pool_stats stats;
+        stk_pool_stats(pin->made, &stats);
+        *had = stats.blocks;
+        *needed = stats.max_in_use;
+    }
+    return *had > 0;
+}
+
 static void text_edges(struct stk_text *t, struct pen_pipeline *p)
 {
     for (uint32_t i = 0; i < p->link_count; i++) {
@@ -192,11 +210,15 @@ static void text_edges(struct stk_text *t, struct pen_pipeline *p)
         stk_text_add_plain(t, link->to->id);
         stk_text_addf(t,
                       ".%s  %s, %llu frames, %llu dropped, queue at most %u "
-                      "of %u\n",
+                      "of %u",
                       to_pin(link), pen_mem_name(p->plan->edges[i].mem),
                       (unsigned long long)stats.frames,
                       (unsigned long long)stats.drops, stats.max_fill,
                       link->queue.depth);
+        uint32_t had, needed;
+        if (pool_of(link, &had, &needed))
+            stk_text_addf(t, ", pool at most %u of %u", needed, had);
+        stk_text_add(t, "\n");
     }
 }
 
@@ -407,6 +429,13 @@ static json_t *json_edges(struct pen_pipeline *p)
         o = stk_json_with(o, "drops", stk_json_count(stats.drops));
         o = stk_json_with(o, "depth", stk_json_count(link->queue.depth));
         o = stk_json_with(o, "max_fill", stk_json_count(stats.max_fill));
+        uint32_t had, needed;
+        json_t *pool = json_null();
+        if (pool_of(link, &had, &needed))
+            pool = stk_json_with(
+                stk_json_with(json_object(), "blocks", stk_json_count(had)),
+                "max_in_use", stk_json_count(needed));
+        o = stk_json_with(o, "pool", pool);
         list = stk_json_append(list, o);
     }
     return list;

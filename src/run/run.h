@@ -100,6 +100,7 @@ struct stk_out_pin {
     size_t block_bytes;
     struct stk_pool *pool;  // what the actor knows of `made`
     struct stk_pool *made;  // guarded by plan_lock
+    uint32_t had, needed;   // its blocks, and how many at once, once it is gone
     // Caps of the last frame and the bytes of its layout.
     struct pen_caps last;
     size_t last_bytes;

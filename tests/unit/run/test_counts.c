@@ -1,7 +1,10 @@
 // How often the driver is asked, counted by the emulator: a call of a module
-// is worth one event at most, and a pipeline's one stream waits for nobody.
+// is worth one event at most, and a pipeline's one stream waits for nobody. And
+// how many blocks of its pools a run needed.
 
 #include "run_world.h"
+
+#include <jansson.h>
 
 #include "src/run/run.h"
 
@@ -87,4 +90,77 @@ PEN_TEST(a_module_call_costs_one_event_and_no_wait)
     in_all_modes(each_call_has_one);
 }
 
-PEN_TEST_MAIN(PEN_CASE(a_module_call_costs_one_event_and_no_wait))
+// --- pools ------------------------------------------------------------------
+
+// What the report says of the pool behind an edge; -1: nothing.
+struct pool_told {
+    json_int_t blocks, max_in_use;
+};
+
+static struct pool_told pool_of_edge(const struct run *r, size_t edge)
+{
+    struct pool_told told = { -1, -1 };
+    char *text = pen_pipeline_report_json(r->p);
+    json_t *report = json_loads(text, 0, NULL);
+    json_t *pool = json_object_get(
+        json_array_get(json_object_get(report, "edges"), edge), "pool");
+    assert_non_null(pool);
+    if (!json_is_null(pool)) {
+        told.blocks = json_integer_value(json_object_get(pool, "blocks"));
+        told.max_in_use =
+            json_integer_value(json_object_get(pool, "max_in_use"));
+    }
+    json_decref(report);
+    pen_free(text);
+    return told;
+}
+
+#define HELD(FRAMES)                                                           \
+    PIPE(MODULE_P("source", "TSource", "\"frames\": " FRAMES) "," MODULE(      \
+             "pass", "TForward") "," MODULE("sink", "THold"),                  \
+         LINK("source", "pass") "," LINK("pass", "sink"))
+
+static void let_through(uint32_t frames)
+{
+    for (uint32_t i = 0; i < frames; i++)
+        sem_post(&world.tokens);
+}
+
+PEN_TEST(the_report_tells_how_many_blocks_were_needed)
+{
+    // One frame needs one block, whatever the plan has.
+    struct run r;
+    run_init(&r);
+    run_create(&r, HELD("1"));
+    RUN_OK(pen_pipeline_start(r.p, &err));
+    let_through(1);
+    RUN_OK(pen_pipeline_wait(r.p, -1, &err));
+    const struct pool_told one = pool_of_edge(&r, 0);
+    assert_true(one.blocks > 2);
+    assert_int_equal(one.max_in_use, 1);
+    assert_int_equal(pool_of_edge(&r, 1).blocks, -1);  // the source's frames
+    run_finish(&r);
+
+    // A sink that takes none has the queues filled: two of four frames. It is
+    // told meanwhile.
+    enum { FULL = 8 };
+    run_init(&r);
+    run_create(&r, HELD("40"));
+    RUN_OK(pen_pipeline_start(r.p, &err));
+    wait_until(&world.produced, FULL);
+    const struct pool_told before = pool_of_edge(&r, 0);
+    assert_int_equal(before.blocks, one.blocks);
+    assert_in_range(before.max_in_use, FULL, before.blocks);
+    let_through(40);
+    RUN_OK(pen_pipeline_wait(r.p, -1, &err));
+    const struct pool_told all = pool_of_edge(&r, 0);
+    assert_int_equal(all.blocks, before.blocks);
+    assert_in_range(all.max_in_use, before.max_in_use, all.blocks);
+    char *text = pen_pipeline_report_text(r.p);
+    assert_non_null(strstr(text, ", pool at most "));
+    pen_free(text);
+    run_finish(&r);
+}
+
+PEN_TEST_MAIN(PEN_CASE(a_module_call_costs_one_event_and_no_wait),
+              PEN_CASE(the_report_tells_how_many_blocks_were_needed))

@@ -843,8 +843,9 @@ PEN_TEST(the_report_has_the_keys_of_the_design_and_true_numbers)
     static const char *const module[] = { "id",     "type",  "inserted",
                                           "frames", "drops", "busy_us",
                                           NULL };
-    static const char *const edge[] = { "from",  "to",    "mem",      "frames",
-                                        "drops", "depth", "max_fill", NULL };
+    static const char *const edge[] = { "from",     "to",    "mem",
+                                        "frames",   "drops", "depth",
+                                        "max_fill", "pool",  NULL };
     static const char *const transfers[] = { "h2d", "d2h", "d2d", NULL };
     static const char *const memory[] = { "host", "host_pinned", "cuda_device",
                                           "dmabuf", NULL };
