@@ -261,7 +261,7 @@ static bool has_dmabuf(const struct pen_plan *plan)
     return mems & PEN_MEM_BIT(PEN_MEM_DMABUF);
 }
 
-// Without an account: what it takes is no part of the pipeline's peak.
+// On an account of its own: what it takes is no part of the pipeline's peak.
 static enum pen_status probe_dmabuf(const struct pen_device_params *device,
                                     struct pen_profile *profile,
                                     struct pen_error *err)
@@ -269,7 +269,7 @@ static enum pen_status probe_dmabuf(const struct pen_device_params *device,
     struct stk_dmabuf_caps caps;
     struct pen_device *dev = NULL;
     if (device)
-        PEN_TRY(stk_device_open(device, NULL, &dev, err));
+        PEN_TRY(pen_device_open(device, &dev, err));
     stk_dmabuf_probe(dev, &caps);
     pen_device_close(&dev);
     profile->dmabuf = (caps.host ? PEN_DMABUF_HOST : 0) |

@@ -32,31 +32,18 @@ static void assert_one_stream(const struct run *r, uint32_t modules)
     assert_int_equal(s.blocking_syncs, 0);
 }
 
+// clang-format off
 static void one_up_one_down(void)
 {
     struct run r;
     run_init(&r);
-    run_all(
-        &r,
-        PIPE(
-            MODULE_P("source", "TSource", "\"frames\": 100") "," MODULE(
-                "a",
-                "T"
-                "D"
-                "e"
-                "v"
-                "i"
-                "c"
-                "e") "," MODULE("b",
-                                "TDevice") "," MODULE("c",
-                                                      "TDevice") "," MODULE("si"
-                                                                            "n"
-                                                                            "k",
-                                                                            "TS"
-                                                                            "in"
-                                                                            "k"),
-            LINK("source", "a") "," LINK("a", "b") "," LINK("b", "c") "," LINK(
-                "c", "sink")));
+    run_all(&r,
+        PIPE(MODULE_P("source", "TSource", "\"frames\": 100") ","
+             MODULE("a", "TDevice") "," MODULE("b", "TDevice") ","
+             MODULE("c", "TDevice") "," MODULE("sink", "TSink"),
+             LINK("source", "a") "," LINK("a", "b") "," LINK("b", "c") ","
+             LINK("c", "sink")));
+    // clang-format on
     assert_all_arrived(0, 100);
     // Three modules and two bridges that the planner inserted.
     assert_one_stream(&r, 5);
