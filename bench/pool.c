@@ -351,6 +351,29 @@ static void ring_give(struct run *run, uint64_t block)
         bench_die("ring", "a block was lost");
 }
 
+// The least that a pool can do across threads: what tells a second free of a
+// block was written by who took it and is exchanged by who gives it back.
+static _Thread_local struct {
+    alignas(64) _Atomic uint64_t taken;
+} lines[2 * RING];
+
+static uint64_t line_take(struct run *run)
+{
+    static _Thread_local unsigned next;
+    (void)run;
+    _Atomic uint64_t *taken = &lines[next++ % (2 * RING)].taken;
+    atomic_store_explicit(taken, 1, memory_order_relaxed);
+    return (uintptr_t)taken;
+}
+
+static void line_give(struct run *run, uint64_t block)
+{
+    (void)run;
+    _Atomic uint64_t *taken = (_Atomic uint64_t *)(uintptr_t)block;
+    if (!atomic_exchange_explicit(taken, 0, memory_order_acq_rel))
+        bench_die("a line", "given back twice");
+}
+
 static uint64_t cu_host_take(struct run *run)
 {
     (void)run;
@@ -403,6 +426,7 @@ static const struct candidate candidates[] = {
     { "malloc, each page touched", ANY, NULL, NULL, NULL, touch_take, malloc_give },
     { "free list under a mutex", ANY, list_open, list_close, NULL, list_take, list_give },
     { "ring alone, no pool", ANY, NULL, NULL, NULL, ring_take, ring_give },
+    { "ring and one line, no pool", ANY, NULL, NULL, NULL, line_take, line_give },
     { "cuMemHostAlloc", GPU, NULL, NULL, current, cu_host_take, cu_host_give },
     { "cuMemAlloc", GPU, NULL, NULL, current, cu_device_take, cu_device_give },
     { "cuMemAllocAsync, own pool", GPU, NULL, NULL, own_stream, cu_async_take, cu_async_give },
