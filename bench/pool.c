@@ -352,16 +352,20 @@ static void ring_give(struct run *run, uint64_t block)
 }
 
 // The least that a pool can do across threads: what tells a second free of a
-// block was written by who took it and is exchanged by who gives it back.
+// block was written by who took it and is exchanged by who gives it back. In an
+// order that no prefetcher foresees, as blocks come.
+enum { LINES = 64 };  // more than are on their way
 static _Thread_local struct {
-    alignas(64) _Atomic uint64_t taken;
-} lines[2 * RING];
+    alignas(128) _Atomic uint64_t taken;
+} lines[LINES];
+PEN_STATIC_ASSERT(LINES >= RING + 2 * AT_ONCE, "a line may still be taken");
 
 static uint64_t line_take(struct run *run)
 {
-    static _Thread_local unsigned next;
+    static _Thread_local unsigned at;
     (void)run;
-    _Atomic uint64_t *taken = &lines[next++ % (2 * RING)].taken;
+    at = (at * 5 + 17) % LINES;  // each in turn
+    _Atomic uint64_t *taken = &lines[at].taken;
     atomic_store_explicit(taken, 1, memory_order_relaxed);
     return (uintptr_t)taken;
 }
