@@ -10,6 +10,7 @@
 
 #include "planner.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,6 +305,15 @@ static void largest_users(const struct pen_plan *plan, uint32_t mems,
     }
 }
 
+// Of a size that is not to be rounded down: who copies it gets enough.
+static void format_enough(uint64_t bytes, char *text, size_t size)
+{
+    uint64_t read = 0;
+    stk_format_size(bytes, text, size);
+    if (!stk_parse_size(text, &read) || read < bytes)
+        snprintf(text, size, "%" PRIu64, bytes);
+}
+
 static enum pen_status over(const struct pen_plan *plan, uint32_t mems,
                             uint64_t peak, uint64_t budget,
                             struct pen_error *err)
@@ -318,6 +328,10 @@ static enum pen_status over(const struct pen_plan *plan, uint32_t mems,
             *c = '+';
     stk_format_size(peak, need, sizeof(need));
     stk_format_size(budget, have, sizeof(have));
+    if (strcmp(need, have) == 0) {
+        snprintf(need, sizeof(need), "%" PRIu64 " bytes", peak);
+        snprintf(have, sizeof(have), "%" PRIu64 " bytes", budget);
+    }
     stk_text_addf(&text,
                   "%s memory: %s are needed, the budget is %s; largest:", name,
                   need, have);
@@ -365,7 +379,7 @@ void stk_plan_lower(const struct pen_plan *plan,
         return;
     }
     largest_users(plan, excess->mems, users);
-    stk_format_size(excess->needed, bytes, sizeof(bytes));
+    format_enough(excess->needed, bytes, sizeof(bytes));
     int at = snprintf(text, size, "raise `%s` of the budget to %s", excess->key,
                       bytes);
     const struct stk_plan_node *node = &plan->nodes[users[0].node];

@@ -171,6 +171,12 @@ PEN_TEST(a_plan_over_budget_is_refused_with_the_largest_users)
     const char *first = strstr(issue->message, "`c.output`");
     assert_non_null(first);
     assert_non_null(strstr(first, "42 frames"));
+    // One byte less is not the same number to the reader.
+    char told_need[80];
+    snprintf(told_need, sizeof(told_need),
+             "%llu bytes are needed, the budget is %llu bytes",
+             (unsigned long long)peak, (unsigned long long)peak - 1);
+    assert_non_null(strstr(issue->message, told_need));
     // Two more, and no fourth.
     unsigned told = 0;
     for (const char *at = issue->message; (at = strstr(at, " frames of "));
@@ -183,6 +189,34 @@ PEN_TEST(a_plan_over_budget_is_refused_with_the_largest_users)
     world_plan_with(&w, text, &params, NULL);
     assert_int_equal(w.status, PEN_OK);
     assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_CUDA_DEVICE), peak);
+    world_finish(&w);
+}
+
+PEN_TEST(the_budget_that_is_recommended_is_enough)
+{
+    struct world w;
+    struct pen_plan_params params = { 0 };
+    // 1105920 bytes, which are 1.05 MiB and some more.
+    const uint64_t peak = (uint64_t)120 * FRAME;
+    params.budget[PEN_MEM_CUDA_DEVICE] = 1;
+    const char *text =
+        PIPE(MOD("s", "Source", CUDA RGB) "," MOD("k", "Sink", CUDA RGB),
+             "{ 'from': 's', 'to': 'k', 'queue': { 'depth': 118 } }");
+    world_plan_with(&w, text, &params, NULL);
+    const struct pen_issue *issue = world_issue(&w, "E510");
+    assert_non_null(issue);
+    char size[32] = "";
+    uint64_t enough = 0;
+    assert_int_equal(sscanf(issue->suggestion,
+                            "raise `cuda_device` of the budget to %31[^,]",
+                            size),
+                     1);
+    assert_true(stk_parse_size(size, &enough));
+    world_finish(&w);
+    params.budget[PEN_MEM_CUDA_DEVICE] = enough;
+    world_plan_with(&w, text, &params, NULL);
+    assert_int_equal(w.status, PEN_OK);
+    assert_int_equal(w.plan->peak[PEN_MEM_CUDA_DEVICE], peak);
     world_finish(&w);
 }
 
@@ -633,6 +667,7 @@ PEN_TEST_MAIN(
     PEN_CASE(an_output_that_nobody_takes_still_has_frames_to_write_to),
     PEN_CASE(costs_are_bytes_by_rates_in_whole_nanoseconds),
     PEN_CASE(a_plan_over_budget_is_refused_with_the_largest_users),
+    PEN_CASE(the_budget_that_is_recommended_is_enough),
     PEN_CASE(the_files_budget_holds_and_is_pointed_at),
     PEN_CASE(default_budgets_are_half_the_host_and_nine_tenths_of_the_device),
     PEN_CASE(budgets_of_transfers_are_enforced_by_direction),
