@@ -29,6 +29,18 @@ static int file_of(const struct emu_device *dev, uint64_t address,
     return part.address == address && part.bytes == bytes ? block->fd : -1;
 }
 
+// Whether it got none because the process has too many descriptors.
+static bool is_without_file(const struct emu_device *dev, uint64_t address,
+                            uint64_t bytes)
+{
+    const struct emu_range *block = emu_range_find(&dev->blocks, address);
+    if (!block || block->shared || block->use != EMU_ALLOCATED ||
+        block->bytes % EMU_EXPORT_ALIGN)
+        return false;
+    const struct emu_range part = emu_exportable(block);
+    return part.address == address && part.bytes == bytes;
+}
+
 CUresult emu_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
                                            size_t bytes,
                                            CUmemRangeHandleType type,
@@ -52,6 +64,8 @@ CUresult emu_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
         return MISUSE(cuMemGetHandleForAddressRange, CUDA_ERROR_INVALID_VALUE,
                       "not inside device memory");
     const int fd = file_of(dev, address, bytes);
+    if (fd < 0 && is_without_file(dev, address, bytes))
+        return CUDA_ERROR_OPERATING_SYSTEM;
     if (fd < 0)
         return MISUSE(cuMemGetHandleForAddressRange, CUDA_ERROR_NOT_SUPPORTED,
                       "the emulated device exports all whole 64 KiB of an "

@@ -2,8 +2,11 @@
 // memory shared by descriptors.
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "../base/fd.h"
@@ -60,6 +63,18 @@ bool stk_device_can_export(const struct pen_device *dev)
     return dev->can_export;
 }
 
+// Drivers have no code for a process that has too many descriptors.
+static void tell_limit(struct pen_error *err)
+{
+    struct rlimit limit;
+    if (!err || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    const size_t at = strlen(err->text);
+    snprintf(err->text + at, sizeof(err->text) - at,
+             "; the process may have %llu descriptors (ulimit -n)",
+             (unsigned long long)limit.rlim_cur);
+}
+
 enum pen_status stk_device_export(struct pen_device *dev, uint64_t address,
                                   size_t bytes, const char *owner,
                                   const char *site, int *fd,
@@ -79,10 +94,14 @@ enum pen_status stk_device_export(struct pen_device *dev, uint64_t address,
     STK_SCOPE scope = { 0 };
     PEN_TRY(stk_scope_enter(&scope, dev, err));
     int got = -1;
-    PEN_TRY(STK_CU(
+    const enum pen_status status = STK_CU(
         dev, err,
         cuMemGetHandleForAddressRange(&got, address, bytes,
-                                      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0)));
+                                      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    if (status != PEN_OK) {
+        tell_limit(err);
+        return status;
+    }
     // Drivers do not promise it. It cannot fail for a good descriptor.
     (void)fcntl(got, F_SETFD, FD_CLOEXEC);
     stk_fd_enter(dev->ledger, got, owner, site);
@@ -109,12 +128,17 @@ static enum pen_status take_in(struct stk_import *m, int fd, size_t bytes,
         .size = bytes,
     };
     const CUDA_EXTERNAL_MEMORY_BUFFER_DESC part = { .size = bytes };
-    PEN_TRY(STK_CU(dev, err, cuImportExternalMemory(&m->memory, &whose)));
-    const enum pen_status status =
-        STK_CU(dev, err,
-               cuExternalMemoryGetMappedBuffer(&m->address, m->memory, &part));
+    enum pen_status status =
+        STK_CU(dev, err, cuImportExternalMemory(&m->memory, &whose));
+    if (status == PEN_OK) {
+        status = STK_CU(
+            dev, err,
+            cuExternalMemoryGetMappedBuffer(&m->address, m->memory, &part));
+        if (status != PEN_OK)
+            STK_CU_END(dev, cuDestroyExternalMemory(m->memory));
+    }
     if (status != PEN_OK)
-        STK_CU_END(dev, cuDestroyExternalMemory(m->memory));
+        tell_limit(err);
     return status;
 }
 

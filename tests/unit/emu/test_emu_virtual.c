@@ -344,6 +344,13 @@ PEN_TEST(descriptors_are_left_for_the_program)
     CUdeviceptr blocks[100];
     for (int i = 0; i < 100; i++)
         blocks[i] = raw_alloc(2 * PIECE);
+    int none = -1;
+    const CUdeviceptr whole = (blocks[99] + PIECE - 1) / PIECE * PIECE;
+    assert_int_equal(
+        cu.cuMemGetHandleForAddressRange(
+            &none, whole, PIECE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+        CUDA_ERROR_OPERATING_SYSTEM);
+    assert_int_equal(none, -1);
     int fd[20];
     for (int i = 0; i < 20; i++)
         fd[i] = dup(1);

@@ -547,6 +547,15 @@ PEN_TEST(what_a_device_can_share_is_asked_and_tried)
         assert_int_equal(out,
                          mask & PENEMU_EXPORT ? PEN_OK : PEN_E_UNSUPPORTED);
         stk_fd_close(f.ledger, &fd);
+        if (mask & PENEMU_EXPORT) {
+            emu->penemu_fault_arm("cuMemGetHandleForAddressRange", 1,
+                                  CUDA_ERROR_OPERATING_SYSTEM, 0);
+            assert_int_equal(stk_device_export(f.dev, memory, 4 * MIB, "x",
+                                               PEN_HERE, &fd, &why),
+                             PEN_E_DRIVER);
+            assert_int_equal(fd, -1);
+            assert_non_null(strstr(why.text, "descriptors (ulimit -n)"));
+        }
         stk_device_free(f.dev, memory, 4 * MIB);
 
         const int file = memfd_create("test", MFD_CLOEXEC);
