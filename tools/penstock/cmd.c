@@ -268,3 +268,19 @@ void cmd_device_params(struct pen_device_params *params)
     params->emulator = getenv("PENSTOCK_EMULATOR");
     params->driver = getenv("PENSTOCK_DRIVER");
 }
+
+static bool is_auto(const char *selector)
+{
+    return strcmp(selector, "auto") == 0;
+}
+
+const char *cmd_device_selector(const char *selector)
+{
+    return is_auto(selector) ? "cuda" : selector;
+}
+
+bool cmd_device_emulates(const char *selector, enum pen_status status,
+                         const struct pen_error *err)
+{
+    return is_auto(selector) && status == PEN_E_NODRIVER && err->native == 0;
+}

@@ -96,5 +96,11 @@ int cmd_profile(const char *file, struct pen_profile *storage,
 
 // Device parameters as the environment of tests and build trees gives them.
 void cmd_device_params(struct pen_device_params *params);
+// What to open for a selector: "cuda" for "auto", else itself.
+const char *cmd_device_selector(const char *selector);
+// Whether the emulated device is to be opened after that has failed: for
+// "auto", and only where there is no driver's library at all.
+bool cmd_device_emulates(const char *selector, enum pen_status status,
+                         const struct pen_error *err);
 
 #endif  // CMD_H

@@ -2,7 +2,6 @@
 // frames get from one memory type to another.
 
 #include <jansson.h>
-#include <string.h>
 
 #include "cmd.h"
 
@@ -141,13 +140,12 @@ static enum pen_status open_device(const char *selector,
                                    struct pen_device **out,
                                    struct pen_error *err)
 {
-    const bool automatic = strcmp(selector, "auto") == 0;
     struct pen_device_params params = {
-        .selector = automatic ? "cuda" : selector,
+        .selector = cmd_device_selector(selector),
     };
     cmd_device_params(&params);
     const enum pen_status st = pen_device_open(&params, out, err);
-    if (st != PEN_E_NODRIVER || err->native != 0 || !automatic)
+    if (!cmd_device_emulates(selector, st, err))
         return st;
     params.selector = "emulated";
     *err = (struct pen_error){ 0 };

@@ -189,12 +189,11 @@ static enum pen_status create(const struct options *o, struct cmd_job *job,
     struct pen_pipeline_params params = o->params;
     const char *selector =
         o->device ? o->device : pen_description_device(job->desc);
-    const bool automatic = strcmp(selector, "auto") == 0;
-    params.device.selector = automatic ? "cuda" : selector;
+    params.device.selector = cmd_device_selector(selector);
 
-    enum pen_status st = pen_pipeline_create(job->desc, job->registry, &params,
-                                             out, job->issues, &job->err);
-    if (st != PEN_E_NODRIVER || job->err.native != 0 || !automatic)
+    const enum pen_status st = pen_pipeline_create(
+        job->desc, job->registry, &params, out, job->issues, &job->err);
+    if (!cmd_device_emulates(selector, st, &job->err))
         return st;
 
     fputs("penstock: no CUDA driver is installed; using the emulated device "
