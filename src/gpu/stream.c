@@ -188,18 +188,7 @@ static void set_reached(struct stk_stream *s, uint64_t seq)
     }
 }
 
-// --- whether to wait ---------------------------------------------------------
-
-const char *stk_wait_site_name(enum stk_wait_site site)
-{
-    static const char *const names[] = {
-        "none",
-#define X(id, text) #id,
-#include "wait_sites.h"
-#undef X
-    };
-    return site < STK_WAIT_SITES ? names[site] : "unknown";
-}
+// --- whether to wait --------------------------------------------------------
 
 // Whether a test has this site leave out its wait: to show which tests fail
 // then. Not in an ordinary build.

@@ -50,7 +50,6 @@ enum stk_wait_site {
 #undef X
     STK_WAIT_SITES
 };
-const char *stk_wait_site_name(enum stk_wait_site site);
 
 // Whether somebody at `site` has to wait for a point: it is not reached. The
 // one function through which all waits go. Thread: any.

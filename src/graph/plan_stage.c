@@ -137,7 +137,9 @@ void stk_plan_stage_tell(struct stk_planner *p, const struct stk_stage *stage)
             "budget is %s; the CPU copies %s a frame in `%s`, %lld us a frame",
             from->id, from->cls->outputs[e->from_pin].name, needed, budget,
             frame, node->id, (long long)(node->cost_ns / 1000));
-    }  // Where the pool was a conversion's, another way may need no copy.
+    }
+
+    // Where the pool was a conversion's, another way may need no copy.
     if (marked)
         stk_issue_add(p->issues, plan->desc, PEN_SEVERITY_WARNING, "W510", "",
                       suggestion,

@@ -727,11 +727,6 @@ size_t stk_pool_block_bytes(const struct stk_pool *pool)
     return atomic_load(&pool->block_bytes);
 }
 
-struct pen_device *stk_pool_device(const struct stk_pool *pool)
-{
-    return pool->source.dev;
-}
-
 const struct stk_mem_source *stk_pool_source(const struct stk_pool *pool)
 {
     return &pool->source;

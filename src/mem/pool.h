@@ -94,8 +94,7 @@ struct stk_pool_stats {
 void stk_pool_stats(struct stk_pool *pool, struct stk_pool_stats *out);
 size_t stk_pool_block_bytes(const struct stk_pool *pool);
 
-// The device of HOST_PINNED and CUDA_DEVICE blocks, else what was given.
-struct pen_device *stk_pool_device(const struct stk_pool *pool);
+// Where its blocks come from. Borrowed.
 const struct stk_mem_source *stk_pool_source(const struct stk_pool *pool);
 
 // For stk_buffer_unref(): the last reference of one of the pool's is gone.
