@@ -215,7 +215,7 @@ CUresult emu_cuEventRecord(CUevent event, CUstream stream)
     if (call.result)
         return call.result;
     struct emu_stream *s;
-    struct emu_event *e;
+    struct emu_event *e = NULL;
     CUresult result = find_recording(call.ctx, event, stream, &s, &e);
     const bool blocking = !result && e->flags & CU_EVENT_BLOCKING_SYNC;
     while (!result && blocking && s->blocking[s->blocking_next] &&

@@ -214,6 +214,13 @@ struct pen_module_ops {
     void (*workspace)(const void *params, const struct pen_caps *in,
                       const struct pen_caps *out,
                       uint64_t bytes[PEN_MEM_COUNT]);
+
+    // Pure: elementary operations of one frame (a multiplication with its
+    // addition is one), where there is more to do than to read and write it.
+    // By them the planner compares classes that can do the same. `in` and
+    // `out` as for workspace(), of known sizes and formats.
+    uint64_t (*operations)(const void *params, const struct pen_caps *in,
+                           const struct pen_caps *out);
 };
 
 // An older name of a class, with one property preset (key NULL: none).

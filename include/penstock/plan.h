@@ -26,13 +26,19 @@ struct pen_profile {
                                   // no plan contains
     uint32_t device_rate;         // read + written, on the device
     uint32_t host_rate;           // one thread's conversions
+    // Elementary operations per microsecond beside reading and writing: of one
+    // thread, of the device.
+    uint32_t host_operations, device_operations;
     uint32_t launch_ns, copy_ns;  // fixed cost of a launch, of a copy
-    unsigned dmabuf;              // what can be done with DMABUFs: bits of
-                                  // pen_dmabuf_caps
-    char why_dmabuf[3][160];      // why a bit is not set, in their order; ""
-    uint64_t host_memory;         // bytes; 0: what this machine has
-    uint64_t cuda_memory;         // free bytes of the device; 0: unknown, and
-                                  // then no default budget
+    // Once: to have a context at all, and for each module on the device. They
+    // are spread over the frames that are expected.
+    uint32_t context_ns, load_ns;
+    unsigned dmabuf;          // what can be done with DMABUFs: bits of
+                              // pen_dmabuf_caps
+    char why_dmabuf[3][160];  // why a bit is not set, in their order; ""
+    uint64_t host_memory;     // bytes; 0: what this machine has
+    uint64_t cuda_memory;     // free bytes of the device; 0: unknown, and
+                              // then no default budget
 };
 // "generic-cuda" or "cpu"; NULL if there is no such profile. Static.
 // Thread: any.
@@ -56,7 +62,8 @@ struct pen_plan_params {
     bool h2d_limited, d2h_limited;
     uint32_t h2d_per_frame, d2h_per_frame;
     bool probe;       // look at the headers of input files
-    uint64_t frames;  // of each source, expected; 0: unknown
+    uint64_t frames;  // of each source, expected; 0: unknown, as many as make
+                      // what is done once cost nothing
 };
 
 // Plan a description. Issues (of the validator too) are appended to `issues`.

@@ -156,8 +156,21 @@ const struct pen_module_class *stk_registry_at(const struct pen_registry *r,
 
 // --- the checked graph ------------------------------------------------------
 
+// One of the classes that a module of a generic type can be made of, with its
+// own parameters and pins.
+struct stk_option {
+    const struct pen_module_class *cls;
+    void *params;
+    struct stk_base_params base;
+    struct pen_pin_set in[PEN_MAX_PINS], out[PEN_MAX_PINS];  // narrowed
+};
 struct stk_node {
     const struct stk_desc_module *desc;
+    // All classes that the type stands for, one for a plain type, in
+    // alphabetical order; they have the same pins, by name and number. What
+    // follows are those of the first; the planner chooses.
+    const struct stk_option *options;
+    uint32_t option_count;
     const struct pen_module_class *cls;
     void *params;
     struct stk_base_params base;

@@ -50,6 +50,7 @@ struct stk_plan_node {
     const char *reason;        // of an inserted node: why
     const char *serves;        // "decoder.output -> blur.input, ..."
     const char *loss;          // what its conversion loses; "" if nothing
+    const char *choice;        // of a generic type: why this class; "" else
     int64_t cost_ns;           // per frame, 0 if unknown
     const char *pointer;       // JSON pointer of the module; "" if inserted
     uint32_t inputs, outputs;  // pins of the class
@@ -102,7 +103,11 @@ struct pen_plan {
     uint64_t h2d_bytes_per_frame, d2h_bytes_per_frame;
     uint32_t h2h_per_frame;  // copies on the host (MemTypeConversion)
     uint64_t h2h_bytes_per_frame;
-    int64_t cost_ns;       // per frame
+    int64_t cost_ns;  // per frame
+    // Where the optimum is not proven: what the best plan may cost less, and
+    // whether it may lose less.
+    int64_t gap_ns;
+    bool gap_loss;
     uint64_t frames;       // expected; 0: unknown
     const char **paths;    // files and patterns that are touched
     unsigned *path_flags;  // PEN_PROP_PATH_READ, _WRITE of each

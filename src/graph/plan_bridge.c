@@ -277,7 +277,7 @@ static enum pen_status insert(struct stk_planner *p, struct stk_place *w,
         .format = (uint8_t)w->format[format],
     };
     node->id = next_id(p, t->cls);
-    node->loss = "";
+    node->loss = node->choice = "";
     node->pointer = "";
     node->cls = t->cls;
     node->type = t->cls->name;

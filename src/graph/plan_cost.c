@@ -17,13 +17,17 @@ static const struct pen_profile profiles[] = {
     { .name = "generic-cuda", .cuda = true,
       .h2d_rate = 25000, .d2h_rate = 25000, .pageable_rate = 6000,
       .device_rate = 500000, .host_rate = 2000,
+      .host_operations = 1000, .device_operations = 5000000,
       .launch_ns = 5000, .copy_ns = 8000,
+      .context_ns = 250000000, .load_ns = 1000000,
       .dmabuf = PEN_DMABUF_HOST | PEN_DMABUF_EXPORT,
       .why_dmabuf = { "", "", "a discrete GPU does not import DMABUFs" } },
     { .name = "cpu", .cuda = false,
       .h2d_rate = 8000, .d2h_rate = 8000, .pageable_rate = 8000,
       .device_rate = 1000, .host_rate = 2000,
+      .host_operations = 1000, .device_operations = 500,
       .launch_ns = 10000, .copy_ns = 4000,
+      .context_ns = 2000000, .load_ns = 1000000,
       .dmabuf = PEN_DMABUF_HOST | PEN_DMABUF_EXPORT | PEN_DMABUF_IMPORT },
 };
 // clang-format on

@@ -404,7 +404,7 @@ static enum pen_status place_node(struct stk_planner *p, uint32_t from,
     made->id = node->desc->id;
     made->type = node->desc->type;
     made->pointer = node->desc->pointer;
-    made->reason = made->serves = made->loss = "";
+    made->reason = made->serves = made->loss = made->choice = "";
     made->cls = node->cls;
     made->params = node->params;
     made->base = node->base;
@@ -758,16 +758,17 @@ static void forget_nodes(struct pen_plan *plan)
 
 // One plan, with what is said of it in `issues`. *again: a better one can be
 // had with what `stage` now says.
-static enum pen_status make_once(struct pen_plan *plan,
-                                 const struct stk_graph *graph,
-                                 struct stk_stage *stage, bool *again,
-                                 struct pen_issues *issues,
-                                 struct pen_error *err)
+static enum pen_status
+make_once(struct pen_plan *plan, const struct stk_graph *graph,
+          const struct stk_ban *bans, size_t ban_count, struct stk_stage *stage,
+          bool *again, struct pen_issues *issues, struct pen_error *err)
 {
     struct stk_planner p = {
         .plan = plan,
         .graph = graph,
         .issues = issues,
+        .bans = bans,
+        .ban_count = ban_count,
         .exact = true,
         .staged = stage->formats,
     };
@@ -786,6 +787,7 @@ static enum pen_status make_once(struct pen_plan *plan,
 // The whole: plan->desc, registry, params, profile and budgets are given.
 static enum pen_status make_plan(struct pen_plan *plan,
                                  const struct stk_graph *graph,
+                                 const struct stk_ban *bans, size_t ban_count,
                                  struct pen_issues *issues,
                                  struct pen_error *err)
 {
@@ -799,7 +801,7 @@ static enum pen_status make_plan(struct pen_plan *plan,
             st = stk_plan_no_memory(err);
             break;
         }
-        st = make_once(plan, graph, &stage, &again, said, err);
+        st = make_once(plan, graph, bans, ban_count, &stage, &again, said, err);
         if (st == PEN_OK && again)
             forget_nodes(plan);
         else
@@ -847,9 +849,10 @@ static void set_budgets(struct pen_plan *plan)
     plan->frames = params->frames;
 }
 
-enum pen_status pen_plan_create(const struct pen_description *desc,
+enum pen_status stk_plan_create(const struct pen_description *desc,
                                 const struct pen_registry *registry,
                                 const struct pen_plan_params *params,
+                                const struct stk_ban *bans, size_t ban_count,
                                 struct pen_plan **out,
                                 struct pen_issues *issues,
                                 struct pen_error *err)
@@ -872,13 +875,23 @@ enum pen_status pen_plan_create(const struct pen_description *desc,
     enum pen_status st =
         stk_graph_resolve(desc, registry, &plan->arena, &graph, issues, err);
     if (st == PEN_OK)
-        st = make_plan(plan, graph, issues, err);
+        st = make_plan(plan, graph, bans, ban_count, issues, err);
     if (st != PEN_OK) {
         pen_plan_destroy(&plan);
         return st;
     }
     *out = plan;
     return PEN_OK;
+}
+
+enum pen_status pen_plan_create(const struct pen_description *desc,
+                                const struct pen_registry *registry,
+                                const struct pen_plan_params *params,
+                                struct pen_plan **out,
+                                struct pen_issues *issues,
+                                struct pen_error *err)
+{
+    return stk_plan_create(desc, registry, params, NULL, 0, out, issues, err);
 }
 
 void pen_plan_destroy(struct pen_plan **plan)

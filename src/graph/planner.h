@@ -152,10 +152,20 @@ struct stk_aside {
     uint32_t when[STK_HOMES];
 };
 
+// What a plan must do without, to see what the next best one costs.
+struct stk_ban {
+    const char *id;   // module of the file
+    uint32_t pin;     // of its outputs
+    uint32_t ops;     // steps behind it that are not to be had: 1 << stk_op
+    const char *cls;  // not NULL: a class that a generic type is not to be
+};
+
 struct stk_planner {
     struct pen_plan *plan;
     const struct stk_graph *graph;
     struct pen_issues *issues;
+    const struct stk_ban *bans;
+    size_t ban_count;
     size_t errors, limits;  // all; those about budgets and limits
     uint32_t node_room, edge_room, poison_room, aside_room;
     bool *poison;             // by plan node: it or something before it failed
@@ -203,6 +213,13 @@ PEN_PRINTF(5, 6)
 void stk_planner_error(struct stk_planner *p, const char *code,
                        const char *pointer, const char *suggestion,
                        const char *format, ...);
+
+// As pen_plan_create(), without what `bans` names.
+PEN_NODISCARD enum pen_status stk_plan_create(
+    const struct pen_description *desc, const struct pen_registry *registry,
+    const struct pen_plan_params *params, const struct stk_ban *bans,
+    size_t ban_count, struct pen_plan **out, struct pen_issues *issues,
+    struct pen_error *err);
 
 // --- the parts --------------------------------------------------------------
 

@@ -407,6 +407,23 @@ static void unknown_type(struct resolver *r, const struct stk_node *node)
     }
 }
 
+// A plain type stands for one class.
+static void only_option(struct resolver *r, struct stk_node *node)
+{
+    struct stk_option *option = stk_arena_alloc(r->arena, sizeof(*option));
+    if (!option) {
+        stk_issues_fail(r->issues);
+        return;
+    }
+    option->cls = node->cls;
+    option->params = node->params;
+    option->base = node->base;
+    memcpy(option->in, node->in, sizeof(option->in));
+    memcpy(option->out, node->out, sizeof(option->out));
+    node->options = option;
+    node->option_count = 1;
+}
+
 static void resolve_module(struct resolver *r, uint32_t i)
 {
     struct stk_node *node = &r->nodes[i];
@@ -443,6 +460,7 @@ static void resolve_module(struct resolver *r, uint32_t i)
         cls->ops.check(node->params, &check);
     if (cls->ops.narrow)
         cls->ops.narrow(node->params, node->in, node->out);
+    only_option(r, node);
     if (!check.errors)
         check_paths(r, node);
 }
