@@ -92,10 +92,14 @@ PEN_API uint64_t pen_plan_peak(const struct pen_plan *plan,
                                enum pen_mem_type mem);
 
 // Texts, to be freed with pen_free(); NULL when out of memory.
-//   text      for people: the chain, then memory, transfers, cost, files
+//   text      for people: the chain, then memory, transfers, cost, files, and
+//             what is not known before start
+//   coloured  the same for a terminal, with its escapes: memory types in
+//             colours, and a line that says which is which
 //   json      the same for programs, with `issues` (may be NULL)
 //   dot, svg  as a drawing
 PEN_API char *pen_plan_text(const struct pen_plan *plan);
+PEN_API char *pen_plan_text_coloured(const struct pen_plan *plan);
 PEN_API char *pen_plan_json(const struct pen_plan *plan,
                             const struct pen_issues *issues);
 PEN_API char *pen_plan_dot(const struct pen_plan *plan);

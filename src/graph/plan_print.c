@@ -1,292 +1,203 @@
-// A plan as text for people: the chain from top to bottom, bridges marked with
-// +, branches indented, then memory, transfers, cost and what is touched.
+// A plan as text for people: the chain of modules, then memory, transfers,
+// cost, what is not known, and what is touched.
 
-#include "planner.h"
+#include "plan_print.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MAX_ID_WIDTH = 32,  // wider ids push their line, not the whole column
-    MAX_PROPS_WIDTH = 110,
-    MAX_BRANCHES = 16,  // deeper ones are not indented any further
-};
+enum { MAX_NAME_WIDTH = 48, LABEL = 11 };
 
-// --- words ------------------------------------------------------------------
-
-void stk_plan_caps_text(const struct pen_caps *caps, char *text, size_t size)
+// A line of the totals begins with a word, the lines below it with blanks.
+static void begin(struct stk_cells *c, const char *label)
 {
-    if (caps->kind != PEN_KIND_RAW_IMAGE || caps->format != PEN_FMT_NONE) {
-        pen_caps_text(caps, text, size);
-        return;
-    }
-    char formats[160], extent[32] = "?x?", colour[32] = "";
-    stk_mask_text(caps->formats, formats, sizeof(formats));
-    if (caps->width > 0 && caps->height > 0)
-        snprintf(extent, sizeof(extent), "%dx%d", caps->width, caps->height);
-    if (caps->matrix != PEN_MATRIX_UNKNOWN || caps->range != PEN_RANGE_UNKNOWN)
-        snprintf(colour, sizeof(colour), " %s %s",
-                 pen_matrix_name(caps->matrix), pen_range_name(caps->range));
-    snprintf(text, size, "%s %s%s", formats, extent, colour);
+    stk_cells_left(c, label, LABEL, 0, STK_PAINT_TITLE);
 }
 
-void stk_plan_bytes_text(uint64_t bytes, char *text, size_t size)
-{
-    if (bytes == 0)
-        snprintf(text, size, "?");
-    else
-        stk_format_size(bytes, text, size);
-}
+// --- memory -----------------------------------------------------------------
 
-static void cost_text(int64_t ns, char *text, size_t size)
-{
-    if (ns < 1000000)
-        snprintf(text, size, "%" PRId64 ".%01" PRId64 " us", ns / 1000,
-                 ns % 1000 / 100);
-    else
-        snprintf(text, size, "%" PRId64 ".%02" PRId64 " ms", ns / 1000000,
-                 ns % 1000000 / 10000);
-}
-
-static bool is_default(const struct pen_prop *row, const void *params)
-{
-    const char *at = (const char *)params + row->offset;
-    switch (row->kind) {
-    case PEN_PROP_BOOL:
-        return *(const bool *)at == row->def.b;
-    case PEN_PROP_I32:
-    case PEN_PROP_ENUM:
-        return *(const int32_t *)at == row->def.i;
-    case PEN_PROP_F64:
-        return *(const double *)at == row->def.f;
-    case PEN_PROP_STRING:
-        return !strcmp(*(const char *const *)at, row->def.s ? row->def.s : "");
-    case PEN_PROP_RATIONAL: {
-        const struct pen_rational *r = (const void *)at;
-        return r->num == row->def.r.num && r->den == row->def.r.den;
-    }
-    case PEN_PROP_END:
-        break;
-    }
-    return true;
-}
-
-bool stk_plan_props_text(struct stk_text *t, const struct pen_plan *plan,
-                         const struct stk_plan_node *node, size_t limit)
-{
-    const size_t start = t->length;
-    for (const struct pen_prop *row = node->cls->props; row && row->kind;
-         row++) {
-        // What a bridge is set to is told, whatever the default is.
-        const bool tell =
-            (row->flags & PEN_PROP_REQUIRED) ||
-            (node->inserted && !strcmp(row->key, "imageType")) ||
-            (stk_node_transfer(plan, node) && !strcmp(row->key, "kind"));
-        if (!tell && is_default(row, node->params))
-            continue;
-        json_t *value = stk_prop_get_json(row, node->params);
-        char *dump = value ? stk_json_dump(value) : NULL;
-        json_decref(value);
-        if (!dump)
-            return false;
-        const size_t more = strlen(row->key) + strlen(dump) + 2;
-        if (t->length - start + more > limit) {
-            free(dump);
-            stk_text_add(t, " ...");
-            return true;
-        }
-        stk_text_addf(t, " %s=%s", row->key, dump);
-        free(dump);
-    }
-    return true;
-}
-
-// --- the chain --------------------------------------------------------------
-
-struct branch {
-    uint32_t next, end;  // edges still to be drawn
-    size_t prefix;       // length of the prefix of their node
-};
-
-struct printer {
+struct table {
     const struct pen_plan *plan;
-    struct stk_text *out;
-    struct stk_text prefix;
-    int id_width;
-    uint32_t *waiting;  // edges into each node that were not yet drawn
-    struct branch *stack;
-    uint32_t depth;
-    bool failed;
+    struct stk_cells cells;
+    const struct stk_holding *rows;
+    uint32_t count;
+    bool used[PEN_MEM_COUNT], workspace;
+    size_t name, width[PEN_MEM_COUNT];
+    bool measuring;
 };
 
-static void print_node(struct printer *p, uint32_t number)
+static void table_name(struct table *t, const char *name, enum stk_paint paint)
 {
-    const struct stk_plan_node *node = &p->plan->nodes[number];
-    const char *prefix = p->prefix.length ? p->prefix.data : "";
-    stk_text_addf(p->out, "%s%s", node->inserted ? "  + " : "    ", prefix);
-    stk_text_add_plain(p->out, node->id);
-    const int pad = p->id_width - (int)strlen(node->id);
-    stk_text_addf(p->out, "%*s  %s", pad > 0 ? pad : 0, "", node->type);
-    if (!stk_plan_props_text(p->out, p->plan, node, MAX_PROPS_WIDTH))
-        p->failed = true;
-    if (node->cost_ns) {
-        char cost[32];
-        cost_text(node->cost_ns, cost, sizeof(cost));
-        stk_text_addf(p->out, "  (%s)", cost);
-    }
-    stk_text_add(p->out, "\n");
-    if (!node->inserted)
+    const size_t columns = stk_text_columns(name);
+    if (!t->measuring) {
+        stk_cells_left(&t->cells, name, t->name, 2, paint);
         return;
-    stk_text_addf(p->out, "    %s|     why: ", prefix);
-    stk_text_add_plain(p->out, node->reason);
-    stk_text_add(p->out, "\n");
-    if (node->loss[0])
-        stk_text_addf(p->out, "    %s|     loses: %s\n", prefix, node->loss);
-}
-
-enum way { WAY_DOWN, WAY_BRANCH, WAY_LAST };
-
-// Of a branch it is told where it leads; else that is the next line.
-static void print_edge(struct printer *p, uint32_t number, enum way way)
-{
-    static const char *const policies[] = { "", ", drop_newest",
-                                            ", drop_oldest" };
-    const struct stk_plan_edge *e = &p->plan->edges[number];
-    const struct stk_plan_node *from = &p->plan->nodes[e->from];
-    const struct stk_plan_node *node = &p->plan->nodes[e->to];
-    const struct stk_plan_output *o = &from->output[e->from_pin];
-    char caps[256], bytes[32];
-    stk_plan_caps_text(&e->caps, caps, sizeof(caps));
-    stk_plan_bytes_text(o->block_bytes, bytes, sizeof(bytes));
-    static const char *const ways[] = { "|  ", "|-- ", "`-- " };
-    stk_text_addf(p->out, "    %s%s", p->prefix.length ? p->prefix.data : "",
-                  ways[way]);
-    if (from->outputs > 1)
-        stk_text_addf(p->out, "%s: ", from->cls->outputs[e->from_pin].name);
-    const char *how = stk_edge_how(p->plan, e);
-    stk_text_addf(p->out, "%s  %s  %s  depth %u%s",
-                  stk_home_text(stk_edge_home(e)), caps, bytes, e->depth,
-                  policies[e->policy]);
-    const bool first = number == p->plan->first_out[e->from] ||
-                       p->plan->edges[number - 1].from_pin != e->from_pin;
-    if (first && o->blocks)
-        stk_text_addf(p->out, "  pool %u", o->blocks);
-    if (first && o->upgraded_from)
-        stk_text_addf(p->out, "  (upgraded from %s)",
-                      pen_mem_name(o->upgraded_from));
-    if (*how)
-        stk_text_addf(p->out, "  %s", how);
-    if (way != WAY_DOWN || node->inputs > 1) {
-        stk_text_add(p->out, "  -> ");
-        stk_text_add_plain(p->out, node->id);
-        stk_text_addf(p->out, ".%s", node->cls->inputs[e->to_pin].name);
     }
-    stk_text_add(p->out, "\n");
+    if (columns > t->name && columns <= MAX_NAME_WIDTH)
+        t->name = columns;
 }
 
-// Draw from a source: down the first branch, then back for the others. A node
-// with several inputs is drawn below the last of them.
-static void print_from(struct printer *p, uint32_t number)
+static void table_value(struct table *t, unsigned m, const char *value,
+                        enum stk_paint paint)
 {
-    const struct pen_plan *plan = p->plan;
-    for (;;) {
-        print_node(p, number);
-        const uint32_t begin = plan->first_out[number];
-        const uint32_t end = plan->first_out[number + 1];
-        if (end > begin)
-            p->stack[p->depth++] =
-                (struct branch){ begin, end, p->prefix.length };
-        for (;;) {
-            if (p->depth == 0)
-                return;
-            struct branch *b = &p->stack[p->depth - 1];
-            if (b->next == b->end) {
-                p->depth--;
-                continue;
-            }
-            const uint32_t e = b->next++;
-            const uint32_t first = plan->first_out[plan->edges[e].from];
-            const bool alone = b->end - first == 1;
-            const bool more = b->next < b->end;
-            p->prefix.length = b->prefix;
-            if (p->prefix.data)
-                p->prefix.data[b->prefix] = '\0';
-            print_edge(p, e, alone ? WAY_DOWN : more ? WAY_BRANCH : WAY_LAST);
-            number = plan->edges[e].to;
-            if (!alone && b->prefix < 4 * MAX_BRANCHES)
-                stk_text_add(&p->prefix, more ? "|   " : "    ");
-            if (--p->waiting[number] == 0)
-                break;
-        }
-    }
+    const size_t columns = stk_text_columns(value);
+    if (!t->measuring)
+        stk_cells_right(&t->cells, value, t->width[m], 2, paint);
+    else if (columns > t->width[m])
+        t->width[m] = columns;
 }
 
-static void print_chain(struct printer *p)
+static void table_end(struct table *t)
 {
-    const struct pen_plan *plan = p->plan;
-    for (uint32_t n = 0; n < plan->node_count; n++) {
-        const int width = (int)strlen(plan->nodes[n].id);
-        if (width > p->id_width && width <= MAX_ID_WIDTH)
-            p->id_width = width;
-    }
-    for (uint32_t e = 0; e < plan->edge_count; e++)
-        p->waiting[plan->edges[e].to]++;
-    for (uint32_t n = 0; n < plan->node_count; n++) {
-        bool fed = false;
-        for (uint32_t i = 0; i < plan->nodes[n].inputs; i++)
-            fed = fed || plan->nodes[n].in_edge[i] >= 0;
-        if (fed)
-            continue;
-        p->prefix.length = 0;
-        if (p->prefix.data)
-            p->prefix.data[0] = '\0';
-        stk_text_add(p->out, "\n");
-        print_from(p, n);
-    }
+    if (!t->measuring)
+        stk_cells_end(&t->cells);
 }
 
-// --- totals -----------------------------------------------------------------
-
-// Whether some pool of that type has no size yet.
-bool stk_plan_unknown(const struct pen_plan *plan, enum pen_mem_type mem)
+static void table_begin(struct table *t, const char *label)
 {
-    if (plan->unknown == 0)
-        return false;
-    for (uint32_t n = 0; n < plan->node_count; n++)
-        for (uint32_t o = 0; o < plan->nodes[n].outputs; o++) {
-            const struct stk_plan_output *out = &plan->nodes[n].output[o];
-            if (stk_home_account(stk_output_home(out)) == mem && out->blocks &&
-                out->block_bytes == 0)
-                return true;
-        }
-    return false;
+    if (!t->measuring)
+        begin(&t->cells, label);
 }
 
-static void print_memory(const struct pen_plan *plan, struct stk_text *t)
+// "-", "1.50 MiB", "?", "1.50 MiB + ?".
+static void held_text(uint64_t bytes, bool unknown, char *text, size_t size)
 {
-    const char *gap = "";
-    stk_text_add(t, "\nmemory     ");
+    char known[32];
+    stk_format_size(bytes, known, sizeof(known));
+    if (bytes)
+        snprintf(text, size, "%s%s", known, unknown ? " + ?" : "");
+    else
+        snprintf(text, size, "%s", unknown ? "?" : "-");
+}
+
+static void table_row(struct table *t, const struct stk_holding *h,
+                      const char *name)
+{
+    uint64_t workspace = 0;
+    char text[48];
+    table_begin(t, "");
+    table_name(t, name, STK_PAINT_NONE);
     for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
-        const enum pen_mem_type mem = (enum pen_mem_type)m;
-        const bool unknown = stk_plan_unknown(plan, mem);
-        char peak[32], budget[32];
-        if (plan->peak[m] == 0 && !unknown)
+        if (!t->used[m])
             continue;
-        stk_format_size(plan->peak[m], peak, sizeof(peak));
-        stk_format_size(plan->budget[m], budget, sizeof(budget));
-        stk_text_addf(t, "%s%s ", gap, pen_mem_name(mem));
-        if (plan->peak[m])
-            stk_text_add(t, peak);
-        if (unknown)
-            stk_text_add(t, plan->peak[m] ? " + ?" : "?");
-        if (plan->budget[m])
-            stk_text_addf(t, " of %s", budget);
-        gap = ", ";
+        held_text(h->pools[m] + h->workspace[m], h->unknown & PEN_MEM_BIT(m),
+                  text, sizeof(text));
+        table_value(t, m, text, STK_PAINT_NONE);
+        workspace += h->workspace[m];
     }
-    stk_text_add(t, *gap ? "\n" : "none\n");
+    if (workspace && !t->measuring) {
+        char bytes[32];
+        stk_format_size(workspace, bytes, sizeof(bytes));
+        snprintf(text, sizeof(text), "(workspace %s)", bytes);
+        stk_cells_add(&t->cells, text, STK_PAINT_QUIET);
+    }
+    table_end(t);
 }
+
+// One row for all modules of which no size is known; they are the last.
+static void table_rows(struct table *t)
+{
+    struct stk_holding rest = { 0 };
+    char name[48];
+    uint32_t i = 0;
+    for (; i < t->count && t->rows[i].sum > 0; i++)
+        table_row(t, &t->rows[i], t->plan->nodes[t->rows[i].node].id);
+    if (i == t->count)
+        return;
+    snprintf(name, sizeof(name), "%s%u module%s", i ? "and " : "", t->count - i,
+             t->count - i == 1 ? "" : "s");
+    for (; i < t->count; i++)
+        rest.unknown |= t->rows[i].unknown;
+    table_row(t, &rest, name);
+}
+
+static void table_sums(struct table *t)
+{
+    const struct pen_plan *plan = t->plan;
+    char text[48];
+    table_begin(t, "");
+    table_name(t, "sum", STK_PAINT_TITLE);
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
+        if (!t->used[m])
+            continue;
+        held_text(plan->peak[m], stk_plan_unknown(plan, (enum pen_mem_type)m),
+                  text, sizeof(text));
+        table_value(t, m, text, STK_PAINT_TITLE);
+    }
+    table_end(t);
+    table_begin(t, "");
+    table_name(t, "budget", STK_PAINT_NONE);
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
+        if (!t->used[m])
+            continue;
+        stk_plan_bytes_text(plan->budget[m], text, sizeof(text));
+        table_value(t, m, text, STK_PAINT_NONE);
+    }
+    table_end(t);
+}
+
+static void table_print(struct table *t)
+{
+    table_begin(t, "memory");
+    table_name(t, "module", STK_PAINT_NONE);
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++)
+        if (t->used[m])
+            table_value(t, m, pen_mem_name((enum pen_mem_type)m),
+                        (enum stk_paint)m);
+    table_end(t);
+    table_rows(t);
+    table_sums(t);
+}
+
+// The budget that the types of the host share.
+static void print_shared_budget(const struct table *t)
+{
+    char text[96], bytes[32];
+    struct stk_cells cells = t->cells;
+    unsigned shared = 0;
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++)
+        shared += t->used[m] && m != PEN_MEM_CUDA_DEVICE;
+    if (t->plan->host_budget == 0 || shared < 2)
+        return;
+    stk_format_size(t->plan->host_budget, bytes, sizeof(bytes));
+    snprintf(text, sizeof(text), "the types of the host together: %s", bytes);
+    begin(&cells, "");
+    stk_cells_add(&cells, text, STK_PAINT_NONE);
+    stk_cells_end(&cells);
+}
+
+static bool print_memory(const struct pen_plan *plan, struct stk_text *t,
+                         bool colour)
+{
+    struct table table = { .plan = plan,
+                           .cells = { .t = t, .colour = colour } };
+    struct stk_holding *rows = stk_plan_holdings(plan, &table.count);
+    if (!rows)
+        return false;
+    table.rows = rows;
+    for (uint32_t i = 0; i < table.count; i++)
+        for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++)
+            if (rows[i].pools[m] || rows[i].workspace[m] ||
+                (rows[i].unknown & PEN_MEM_BIT(m)))
+                table.used[m] = true;
+    if (table.count == 0) {
+        begin(&table.cells, "memory");
+        stk_cells_add(&table.cells, "none", STK_PAINT_NONE);
+        stk_cells_end(&table.cells);
+    } else {
+        table.measuring = true;
+        table_print(&table);
+        table.measuring = false;
+        table_print(&table);
+        print_shared_budget(&table);
+    }
+    free(rows);
+    return true;
+}
+
+// --- transfers and cost -----------------------------------------------------
 
 static void print_moves(struct stk_text *t, uint32_t count, uint64_t bytes,
                         bool known, const char *gap, const char *where)
@@ -298,23 +209,143 @@ static void print_moves(struct stk_text *t, uint32_t count, uint64_t bytes,
         stk_text_addf(t, " (%s)", text);
 }
 
-static void print_transfers(const struct pen_plan *plan, struct stk_text *t)
+static void print_limit(struct stk_text *t, bool limited, uint32_t limit)
+{
+    if (limited)
+        stk_text_addf(t, " of at most %u", limit);
+}
+
+static void print_transfers(const struct pen_plan *plan, struct stk_cells *c)
 {
     const bool known = plan->unknown == 0;
-    stk_text_add(t, "transfers  ");
+    const struct pen_plan_params *params = &plan->params;
+    struct stk_text *t = c->t;
+    begin(c, "transfers");
     if (!plan->h2d_per_frame && !plan->d2h_per_frame && !plan->h2h_per_frame) {
-        stk_text_add(t, "none\n");
+        stk_cells_add(c, "none", STK_PAINT_NONE);
+        stk_cells_end(c);
         return;
     }
+    stk_text_addf(t, "%*s", (int)c->blanks, "");
     print_moves(t, plan->h2d_per_frame, plan->h2d_bytes_per_frame, known, "",
                 "to the device");
+    print_limit(t, params->h2d_limited, params->h2d_per_frame);
     print_moves(t, plan->d2h_per_frame, plan->d2h_bytes_per_frame, known, ", ",
                 "to the host");
+    print_limit(t, params->d2h_limited, params->d2h_per_frame);
     if (plan->h2h_per_frame)
         print_moves(t, plan->h2h_per_frame, plan->h2h_bytes_per_frame, known,
                     ", ", "on the host");
-    stk_text_add(t, " per frame\n");
+    stk_text_add(t, " per frame");
+    stk_cells_end(c);
 }
+
+static void print_cost(const struct pen_plan *plan, struct stk_cells *c)
+{
+    const struct stk_plan_parts parts = stk_plan_parts(plan);
+    const struct {
+        const char *name;
+        int64_t ns;
+    } row[] = {
+        { "CPU", parts.host },
+        { "to the device", parts.h2d },
+        { "on the device", parts.device },
+        { "copies on the device", parts.d2d },
+        { "to the host", parts.d2h },
+        { "once, spread over the frames", parts.once },
+    };
+    const bool known = plan->unknown == 0;
+    char cost[32] = "?";
+    const char *gap = ": ";
+    if (known)
+        stk_plan_cost_text(plan->cost_ns, cost, sizeof(cost));
+    begin(c, "cost");
+    stk_cells_add(c, cost, STK_PAINT_NONE);
+    stk_cells_add(c, " per frame", STK_PAINT_NONE);
+    for (size_t i = 0; known && i < sizeof(row) / sizeof(*row); i++) {
+        if (row[i].ns == 0)
+            continue;
+        stk_plan_cost_text(row[i].ns, cost, sizeof(cost));
+        stk_text_addf(c->t, "%s%s %s", gap, row[i].name, cost);
+        gap = ", ";
+    }
+    stk_cells_end(c);
+}
+
+static void print_frames(const struct pen_plan *plan, struct stk_cells *c)
+{
+    char text[48];
+    if (plan->frames == 0)
+        return;
+    snprintf(text, sizeof(text), "%" PRIu64 " expected", plan->frames);
+    begin(c, "frames");
+    stk_cells_add(c, text, STK_PAINT_NONE);
+    stk_cells_end(c);
+}
+
+// --- what is not known ------------------------------------------------------
+
+static void gaps_text(const struct pen_plan *plan, const struct stk_unknown *u,
+                      char *text, size_t size)
+{
+    const struct pen_caps *caps = &plan->nodes[u->node].output[u->pin].caps;
+    int at = 0;
+    *text = '\0';
+    for (unsigned i = 0; i < STK_GAPS && (size_t)at < size; i++) {
+        char formats[160] = "";
+        if (!(u->own & 1u << i))
+            continue;
+        if (1u << i == STK_GAP_FORMAT && caps->formats) {
+            formats[0] = ' ';
+            stk_mask_text(caps->formats, formats + 1, sizeof(formats) - 1);
+        }
+        at += snprintf(text + at, size - (size_t)at, "%s%s%s", at ? ", " : "",
+                       stk_gap_names[i], formats);
+    }
+}
+
+// Where something begins to be unknown; what is behind it only has it from
+// there.
+static bool print_unknowns(const struct pen_plan *plan, struct stk_cells *c)
+{
+    enum { TOLD = 16 };
+    uint32_t count, own = 0, told = 0;
+    char text[256];
+    struct stk_unknown *list = stk_plan_unknowns(plan, &count);
+    if (!list)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        own += list[i].own != 0;
+    for (uint32_t i = 0; i < count && told < TOLD; i++) {
+        const struct stk_plan_node *node = &plan->nodes[list[i].node];
+        if (!list[i].own)
+            continue;
+        begin(c, told++ ? "" : "unknown");
+        stk_cells_add(c, node->id, STK_PAINT_NONE);
+        stk_cells_add(c, ".", STK_PAINT_NONE);
+        stk_cells_add(c, node->cls->outputs[list[i].pin].name, STK_PAINT_NONE);
+        stk_cells_add(c, ": ", STK_PAINT_NONE);
+        gaps_text(plan, &list[i], text, sizeof(text));
+        stk_cells_add(c, text, STK_PAINT_NONE);
+        stk_unknown_cure(plan, &list[i], text, sizeof(text));
+        stk_cells_add(c, *text ? "; " : "", STK_PAINT_NONE);
+        stk_cells_add(c, text, STK_PAINT_NONE);
+        stk_cells_end(c);
+    }
+    const uint32_t more = own - told, behind = count - own;
+    if (more || behind) {
+        begin(c, "");
+        snprintf(text, sizeof(text), "and at %u output%s behind %s",
+                 more + behind, more + behind == 1 ? "" : "s",
+                 told == 1 ? "it" : "them");
+        stk_cells_add(c, text, STK_PAINT_NONE);
+        stk_cells_end(c);
+    }
+    free(list);
+    return true;
+}
+
+// --- what is touched --------------------------------------------------------
 
 // Paths that are read, or written, after a word that says so.
 static const char *print_paths(const struct pen_plan *plan, struct stk_text *t,
@@ -338,17 +369,20 @@ static const char *print_paths(const struct pen_plan *plan, struct stk_text *t,
     return count ? "; " : gap;
 }
 
-static void print_touches(const struct pen_plan *plan, struct stk_text *t)
+static void print_touches(const struct pen_plan *plan, struct stk_cells *c)
 {
+    struct stk_text *t = c->t;
     const char *gap = "";
-    stk_text_add(t, "touches    ");
+    begin(c, "touches");
+    stk_text_addf(t, "%*s", (int)c->blanks, "");
     gap = print_paths(plan, t, PEN_PROP_PATH_READ, "reads", gap);
     gap = print_paths(plan, t, PEN_PROP_PATH_WRITE, "writes", gap);
     if (plan->needs_device) {
         stk_text_addf(t, "%sdevice ", gap);
         stk_text_add_plain(t, stk_plan_device(plan));
     }
-    stk_text_add(t, *gap || plan->needs_device ? "\n" : "nothing\n");
+    stk_text_add(t, *gap || plan->needs_device ? "" : "nothing");
+    stk_cells_end(c);
 }
 
 const char *stk_plan_device(const struct pen_plan *plan)
@@ -356,59 +390,102 @@ const char *stk_plan_device(const struct pen_plan *plan)
     return plan->desc && plan->desc->device ? plan->desc->device : "auto";
 }
 
-static void print_head(const struct pen_plan *plan, struct stk_text *t)
+// --- the whole --------------------------------------------------------------
+
+static void print_gap(const struct pen_plan *plan, struct stk_text *t)
 {
-    uint32_t bridges = 0;
-    for (uint32_t n = 0; n < plan->node_count; n++)
+    char gap[32];
+    if (plan->optimal) {
+        stk_text_add(t, ", optimal");
+        return;
+    }
+    if (plan->gap_loss)
+        stk_text_add(t, ", optimum not proven: another plan may lose less");
+    else if (plan->gap_ns <= 0)
+        stk_text_add(t, ", optimum not proven");
+    if (plan->gap_loss || plan->gap_ns <= 0)
+        return;
+    stk_plan_cost_text(plan->gap_ns, gap, sizeof(gap));
+    stk_text_addf(t, ", within %s", gap);
+    // Tenths of a percent, in whole numbers.
+    if (plan->unknown == 0 && plan->cost_ns > 0) {
+        const double part = (double)plan->gap_ns / (double)plan->cost_ns;
+        const int tenths = (int)(part < 1 ? 1000 * part + 0.999 : 1000);
+        stk_text_addf(t, " (%d.%d %%)", tenths / 10, tenths % 10);
+    }
+    stk_text_add(t, " of the best possible");
+}
+
+static void print_head(const struct pen_plan *plan, struct stk_cells *c)
+{
+    struct stk_text *t = c->t;
+    uint32_t bridges = 0, lossy = 0;
+    for (uint32_t n = 0; n < plan->node_count; n++) {
         bridges += plan->nodes[n].inserted;
+        lossy += plan->nodes[n].loss[0] != '\0';
+    }
     const uint32_t modules = plan->node_count - bridges;
     const char *name = plan->desc ? plan->desc->name : NULL;
-    stk_text_add(t, "plan");
+    stk_cells_add(c, "plan", STK_PAINT_TITLE);
     if (name && *name) {
         stk_text_add(t, " \"");
-        stk_text_add_plain(t, name);
+        stk_cells_add(c, name, STK_PAINT_TITLE);
         stk_text_add(t, "\"");
     }
-    stk_text_addf(t, ": %u module%s, %u bridge%s, profile ", modules,
+    stk_text_addf(t, ": %u module%s, %u bridge%s", modules,
                   modules == 1 ? "" : "s", bridges, bridges == 1 ? "" : "s");
+    if (lossy)
+        stk_text_addf(t, " (%u lossy)", lossy);
+    stk_text_add(t, ", profile ");
     stk_text_add_plain(t, plan->profile.name);
-    stk_text_add(t, plan->optimal ? ", optimal" : ", optimum not proven");
+    print_gap(plan, t);
     if (plan->provisional)
         stk_text_add(t, ", provisional (? is known at the first frame)");
-    stk_text_add(t, "\n");
+    stk_cells_end(c);
+}
+
+static void print_legend(const struct pen_plan *plan, struct stk_cells *c)
+{
+    bool used[PEN_MEM_COUNT] = { false };
+    begin(c, "colours");
+    for (uint32_t e = 0; e < plan->edge_count; e++)
+        used[plan->edges[e].mem] = true;
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++)
+        if (used[m])
+            stk_cells_left(c, pen_mem_name((enum pen_mem_type)m), 0, 2,
+                           (enum stk_paint)m);
+    stk_cells_add(c, "+ inserted by the planner", STK_PAINT_BRIDGE);
+    stk_cells_end(c);
+}
+
+static char *print(const struct pen_plan *plan, bool colour)
+{
+    struct stk_text t = { 0 };
+    struct stk_cells c = { .t = &t, .colour = colour };
+    print_head(plan, &c);
+    if (colour)
+        print_legend(plan, &c);
+    bool ok = stk_plan_chain(plan, &t, colour);
+    stk_cells_end(&c);
+    ok = ok && print_memory(plan, &t, colour);
+    print_transfers(plan, &c);
+    print_cost(plan, &c);
+    print_frames(plan, &c);
+    print_touches(plan, &c);
+    ok = ok && print_unknowns(plan, &c);
+    char *text = stk_text_take(&t);
+    if (ok)
+        return text;
+    free(text);
+    return NULL;
 }
 
 char *pen_plan_text(const struct pen_plan *plan)
 {
-    struct stk_text t = { 0 };
-    struct printer p = {
-        .plan = plan,
-        .out = &t,
-        .waiting = calloc((size_t)plan->node_count + 1, sizeof(uint32_t)),
-        .stack = calloc((size_t)plan->node_count + 1, sizeof(*p.stack)),
-    };
-    print_head(plan, &t);
-    if (p.waiting && p.stack)
-        print_chain(&p);
-    else
-        p.failed = true;
-    print_memory(plan, &t);
-    print_transfers(plan, &t);
-    char cost[32] = "?";
-    if (plan->unknown == 0)
-        cost_text(plan->cost_ns, cost, sizeof(cost));
-    stk_text_addf(&t, "cost       %s per frame\n", cost);
-    if (plan->frames)
-        stk_text_addf(&t, "frames     %" PRIu64 " expected\n", plan->frames);
-    print_touches(plan, &t);
-    free(p.waiting);
-    free(p.stack);
-    const bool failed = p.failed || p.prefix.failed;
-    stk_text_finish(&p.prefix);
-    char *text = stk_text_take(&t);
-    if (failed) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    return print(plan, false);
+}
+
+char *pen_plan_text_coloured(const struct pen_plan *plan)
+{
+    return print(plan, true);
 }
