@@ -72,6 +72,20 @@ static enum stk_home first_home(uint32_t mems)
     return taken ? (enum stk_home)__builtin_ctz(taken) : STK_HOME_HOST;
 }
 
+enum stk_transfer stk_transfer_between(const struct pen_module_class *cls,
+                                       enum stk_home in, enum stk_home out)
+{
+    if (!(cls->flags & PEN_CLASS_CUDA))
+        return STK_H2H;
+    const bool from_device = STK_HOMES_CUDA & STK_HOME_BIT(in);
+    const bool to_device = STK_HOMES_CUDA & STK_HOME_BIT(out);
+    if (from_device && to_device)
+        return STK_D2D;
+    if (to_device)
+        return STK_H2D;
+    return from_device ? STK_D2H : STK_NO_TRANSFER;
+}
+
 enum stk_transfer stk_node_transfer(const struct pen_plan *plan,
                                     const struct stk_plan_node *node)
 {
@@ -85,21 +99,66 @@ enum stk_transfer stk_node_transfer(const struct pen_plan *plan,
     }
     if (node->output[0].mem != PEN_MEM_NONE)
         out = stk_output_home(&node->output[0]);
-    if (!(node->cls->flags & PEN_CLASS_CUDA))
-        return stk_node_hands_through(plan, node) ? STK_NO_TRANSFER : STK_H2H;
-    const bool from_device = STK_HOMES_CUDA & STK_HOME_BIT(in);
-    const bool to_device = STK_HOMES_CUDA & STK_HOME_BIT(out);
-    if (from_device && to_device)
-        return STK_D2D;
-    if (to_device)
-        return STK_H2D;
-    return from_device ? STK_D2H : STK_NO_TRANSFER;
+    if (stk_node_hands_through(plan, node))
+        return STK_NO_TRANSFER;
+    return stk_transfer_between(node->cls, in, out);
+}
+
+int64_t stk_cost_class(const struct pen_profile *f,
+                       const struct pen_module_class *cls, const void *params,
+                       const struct pen_caps *in, const struct pen_caps *out,
+                       uint64_t bytes)
+{
+    const bool cuda = cls->flags & PEN_CLASS_CUDA;
+    const uint64_t operations =
+        cls->ops.operations ? cls->ops.operations(params, in, out) : 0;
+    const int64_t work =
+        stk_cost_sum(stk_cost_move(bytes, cuda ? f->device_rate : f->host_rate),
+                     stk_cost_move(operations, cuda ? f->device_operations
+                                                    : f->host_operations));
+    return cuda ? stk_cost_sum(work, f->launch_ns) : work;
+}
+
+int64_t stk_cost_transfer(const struct pen_profile *f, enum stk_transfer which,
+                          uint64_t in, uint64_t out)
+{
+    switch (which) {
+    case STK_H2D:
+        return stk_cost_sum(stk_cost_move(in, f->h2d_rate), f->copy_ns);
+    case STK_D2H:
+        return stk_cost_sum(stk_cost_move(in, f->d2h_rate), f->copy_ns);
+    case STK_D2D:
+        return stk_cost_sum(stk_cost_move(in + out, f->device_rate),
+                            f->copy_ns);
+    case STK_H2H:
+        return stk_cost_move(in + out, f->host_rate);
+    case STK_NO_TRANSFER:
+        break;
+    }
+    return 0;
+}
+
+// Caps at the pins of a node.
+static void node_caps(const struct pen_plan *plan,
+                      const struct stk_plan_node *node,
+                      struct pen_caps in[PEN_MAX_PINS],
+                      struct pen_caps out[PEN_MAX_PINS])
+{
+    memset(in, 0, PEN_MAX_PINS * sizeof(*in));
+    memset(out, 0, PEN_MAX_PINS * sizeof(*out));
+    for (uint32_t i = 0; i < node->inputs; i++) {
+        if (node->in_edge[i] < 0)
+            continue;
+        const struct stk_plan_edge *e = &plan->edges[node->in_edge[i]];
+        in[i] = plan->nodes[e->from].output[e->from_pin].caps;
+    }
+    for (uint32_t o = 0; o < node->outputs; o++)
+        out[o] = node->output[o].caps;
 }
 
 bool stk_node_cost(const struct pen_plan *plan,
                    const struct stk_plan_node *node, int64_t *cost)
 {
-    const struct pen_profile *f = &plan->profile;
     uint64_t in = 0, out = 0;
     bool known = true;
     *cost = 0;
@@ -113,7 +172,9 @@ bool stk_node_cost(const struct pen_plan *plan,
             plan->nodes[e->from].output[e->from_pin].block_bytes;
         known = known && bytes;
         // A host module does not touch the bytes of device frames.
-        if (!(STK_HOMES_CUDA & STK_HOME_BIT(stk_edge_home(e))) ||
+        if (!(STK_HOMES_CUDA &
+              STK_HOME_BIT(stk_output_home(
+                  &plan->nodes[e->from].output[e->from_pin]))) ||
             (node->cls->flags & PEN_CLASS_CUDA))
             in += bytes;
     }
@@ -125,25 +186,14 @@ bool stk_node_cost(const struct pen_plan *plan,
     }
     if (!known)
         return false;
-    switch (stk_node_transfer(plan, node)) {
-    case STK_H2D:
-        *cost = stk_cost_sum(stk_cost_move(in, f->h2d_rate), f->copy_ns);
-        break;
-    case STK_D2H:
-        *cost = stk_cost_sum(stk_cost_move(in, f->d2h_rate), f->copy_ns);
-        break;
-    case STK_D2D:
-        *cost =
-            stk_cost_sum(stk_cost_move(in + out, f->device_rate), f->copy_ns);
-        break;
-    case STK_H2H:
-    case STK_NO_TRANSFER:
-        if (node->cls->flags & PEN_CLASS_CUDA)
-            *cost = stk_cost_sum(stk_cost_move(in + out, f->device_rate),
-                                 f->launch_ns);
-        else
-            *cost = stk_cost_move(in + out, f->host_rate);
-        break;
+    const enum stk_transfer which = stk_node_transfer(plan, node);
+    if (which) {
+        *cost = stk_cost_transfer(&plan->profile, which, in, out);
+    } else {
+        struct pen_caps from[PEN_MAX_PINS], to[PEN_MAX_PINS];
+        node_caps(plan, node, from, to);
+        *cost = stk_cost_class(&plan->profile, node->cls, node->params, from,
+                               to, in + out);
     }
     return true;
 }

@@ -110,9 +110,22 @@ int64_t stk_cost_sum(int64_t a, int64_t b);  // saturating
 // Whether a class is one of the planner's for copies, not for conversions.
 bool stk_class_copies(const struct pen_module_class *cls);
 enum stk_transfer { STK_NO_TRANSFER = 0, STK_H2D, STK_D2H, STK_D2D, STK_H2H };
+// What a copy of that class from one home to another is.
+enum stk_transfer stk_transfer_between(const struct pen_module_class *cls,
+                                       enum stk_home in, enum stk_home out);
 // Whether a node is nothing but a copy from one home to another.
 enum stk_transfer stk_node_transfer(const struct pen_plan *plan,
                                     const struct stk_plan_node *node);
+
+// Time of a frame at a class that is no copy: to read and write `bytes`, and
+// what its operations() tells for caps of known sizes.
+int64_t stk_cost_class(const struct pen_profile *f,
+                       const struct pen_module_class *cls, const void *params,
+                       const struct pen_caps *in, const struct pen_caps *out,
+                       uint64_t bytes);
+// Of a copy that takes `in` and gives `out` bytes.
+int64_t stk_cost_transfer(const struct pen_profile *f, enum stk_transfer which,
+                          uint64_t in, uint64_t out);
 
 // Cost of one frame at a module of the plan; false if some size is unknown.
 bool stk_node_cost(const struct pen_plan *plan,
