@@ -108,8 +108,9 @@ struct pen_plan {
     // whether it may lose less.
     int64_t gap_ns;
     bool gap_loss;
-    uint64_t frames;       // expected; 0: unknown
-    const char **paths;    // files and patterns that are touched
+    int64_t once_ns;     // before the first frame: a context, loads of modules
+    uint64_t frames;     // expected; 0: unknown
+    const char **paths;  // files and patterns that are touched
     unsigned *path_flags;  // PEN_PROP_PATH_READ, _WRITE of each
     uint32_t path_count;
     unsigned char *marks;  // stk_plan_settle's, one for each node

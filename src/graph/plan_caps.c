@@ -69,6 +69,15 @@ bool stk_node_gathers(const struct pen_module_class *cls, uint32_t inputs)
     return (cls->flags & PEN_CLASS_FORWARDS) && inputs > 1;
 }
 
+bool stk_node_lets_through(const struct pen_module_class *cls, uint32_t inputs,
+                           uint32_t outputs, const struct pen_caps *in,
+                           const struct pen_caps *out)
+{
+    return (cls->flags & PEN_CLASS_BRIDGE) && inputs == 1 && outputs == 1 &&
+           !stk_class_copies(cls) && in &&
+           (stk_caps_mask(in) & stk_caps_mask(out));
+}
+
 void stk_caps_unite(struct pen_caps *into, const struct pen_caps *more,
                     bool strict)
 {

@@ -1,4 +1,5 @@
-// What a conversion from one pixel format to another loses.
+// What a conversion from one pixel format to another loses, and which of two
+// values is better.
 
 #include "plan_place.h"
 
@@ -10,6 +11,38 @@ enum {
     LOSS_DEPTH = 32,
     LOSS_CHANNELS = 40,
 };
+
+int stk_value_compare(const struct stk_value *a, const struct stk_value *b)
+{
+    if (a->bad != b->bad)
+        return a->bad < b->bad ? -1 : 1;
+    if (a->loss != b->loss)
+        return a->loss < b->loss ? -1 : 1;
+    return (a->cost > b->cost) - (a->cost < b->cost);
+}
+
+void stk_value_add(struct stk_value *to, const struct stk_value *more)
+{
+    to->bad += more->bad;
+    to->loss += more->loss;
+    to->cost = stk_cost_sum(to->cost, more->cost);
+}
+
+void stk_value_take(struct stk_value *from, const struct stk_value *less)
+{
+    from->bad -= less->bad;
+    from->loss -= less->loss;
+    from->cost -= less->cost;
+}
+
+stk_loss stk_loss_of(uint64_t path, uint32_t weight)
+{
+    enum { FIELD = 25 };
+    stk_loss sum = 0;
+    for (int field = LOSS_CHANNELS; field > LOSS_TRANSFER; field -= 8)
+        sum = (sum << FIELD) + (stk_loss)(path >> field & 0xff) * weight;
+    return sum;
+}
 
 struct quality {
     int channels, depth, chroma_w, chroma_h;  // chroma: log2 of the step

@@ -1,372 +1,277 @@
-// States, the steps between them, and the cheapest tree of steps that serves
-// all targets (plan_place.h tells the idea).
+// The cheapest tree of steps on a board that serves all ends of a pin.
+//
+// Loss comes before cost, and what an end loses depends on its state alone, so
+// for a given root each end keeps the states in which it loses least. Among
+// those it has prices, and what is left is a Steiner tree with priced ends in
+// the small directed graph of tight steps: exact by the recursion of Dreyfus
+// and Wagner over subsets of ends, for up to EXACT different ones; beyond, ends
+// are joined one after the other to the tree at the nearest state.
+//
+// Ends with the same states and prices, but for a constant, are one kind. Most
+// pins of a graph ask what another has asked before: solutions are kept.
 
 #include "plan_place.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-bool stk_place_yuv_full(const struct pen_caps *caps, uint32_t mask)
-{
-    return caps->range == PEN_RANGE_FULL && !(mask & ~PEN_FMT_BITS_YUV);
-}
+enum {
+    EXACT = 8,  // more than STK_EXACT_TARGETS: prices can tell equal sets apart
+    SUBSETS = 1 << EXACT,
+    MEMO_SLOTS = 1024,
+    MEMO_LIMIT = 512,
+};
+_Static_assert((int)EXACT >= (int)STK_EXACT_TARGETS, "what is promised");
 
-// --- states and steps -------------------------------------------------------
-
-// Of equally good targets the first is taken.
-static const enum pen_format preference[] = {
-    PEN_FMT_RGB,      PEN_FMT_RGBA,     PEN_FMT_BGR,      PEN_FMT_BGRA,
-    PEN_FMT_MONO,     PEN_FMT_NV12,     PEN_FMT_YUV420,   PEN_FMT_YUV444,
-    PEN_FMT_UYVY,     PEN_FMT_YUYV,     PEN_FMT_YUV411_I, PEN_FMT_BAYERBG8,
-    PEN_FMT_BAYERGB8, PEN_FMT_BAYERGR8, PEN_FMT_BAYERRG8, PEN_FMT_BAYERBG10,
+struct price {
+    int64_t cost;  // above the kind's cheapest
+    uint8_t state;
+};
+// Ends that are alike: a piece of the prices.
+struct kind {
+    uint32_t first, count, times;
+    int8_t at;  // where it is served
 };
 
-void stk_place_formats(const struct stk_planner *p, struct stk_place *w)
+enum pick_kind { PICK_NONE, PICK_HERE, PICK_HOP, PICK_SPLIT };
+struct pick {
+    uint8_t kind, arg;
+};
+
+// A problem that was solved, with its solution.
+struct solved {
+    uint32_t hash, board, kinds, prices;
+    int root;
+    int64_t cost, bound;
+    unsigned steps;
+    uint8_t step[PLACE_STATES][2];
+    int8_t *at;         // by kind
+    struct kind *kind;  // as asked
+    struct price *price;
+};
+
+struct stk_search {
+    struct price *price;
+    struct kind *kind;
+    uint32_t *kind_of;  // by end
+    uint32_t prices, price_room, kinds, kind_room, end_room;
+    int64_t best[SUBSETS][PLACE_STATES];
+    struct pick pick[SUBSETS][PLACE_STATES];
+    int16_t parent[PLACE_STATES];  // -1: none
+    bool in_tree[PLACE_STATES];
+    struct solved *memo[MEMO_SLOTS];
+    uint32_t remembered;
+};
+
+// --- ends and their kinds ---------------------------------------------------
+
+static bool reserve(void **array, uint32_t *room, uint32_t needed, size_t size)
 {
-    uint32_t reachable = 0;
-    w->format_count = 1;
-    w->format[0] = PEN_FMT_NONE;
-    if (w->mask == 0)
-        return;
-    for (unsigned side = 0; side < 2; side++) {
-        const struct pen_module_class *cls = p->convert_cls[side];
-        if (cls && cls->outputs)
-            reachable |= cls->outputs[0].formats;
-    }
-    for (unsigned i = 0; i < sizeof(preference) / sizeof(*preference); i++)
-        if ((reachable & PEN_FMT_BIT(preference[i])) &&
-            w->mask != PEN_FMT_BIT(preference[i]))
-            w->format[w->format_count++] = preference[i];
+    if (needed <= *room)
+        return true;
+    const uint32_t more = needed < 64 ? 64 : needed + needed / 2;
+    void *grown = realloc(*array, more * size);
+    if (!grown)
+        return false;
+    *array = grown;
+    *room = more;
+    return true;
 }
 
-enum pen_status stk_place_bytes(struct stk_place *w,
-                                const struct pen_caps *caps,
-                                struct pen_error *err)
+static bool reserve_prices(struct stk_search *s, uint32_t needed)
 {
-    for (unsigned i = 0; i < w->format_count; i++) {
-        struct pen_caps one = *caps;
-        size_t bytes;
-        if (i > 0) {
-            one.format = w->format[i];
-            one.formats = PEN_FMT_BIT(one.format);
-        }
-        PEN_TRY(stk_caps_bytes(&one, &bytes, err));
-        w->bytes[i] = (int64_t)bytes;
-    }
-    return PEN_OK;
+    void *array = s->price;
+    const bool ok = reserve(&array, &s->price_room, needed, sizeof(*s->price));
+    s->price = array;
+    return ok;
 }
 
-static int64_t hop_cost(const struct stk_planner *p, const struct stk_place *w,
-                        int from, const struct stk_hop *hop)
+static bool reserve_kinds(struct stk_search *s, uint32_t ends)
 {
-    const struct pen_profile *f = &p->plan->profile;
-    const uint64_t in = (uint64_t)w->bytes[stk_state_format(from)];
-    const uint64_t out = (uint64_t)w->bytes[stk_state_format(hop->to)];
-    int64_t ns = 0, ticks = TICK_BRIDGE, cost;
-    switch ((enum stk_op)hop->op) {
-    case OP_UPGRADE:
-        return TICK_UPGRADE;
-    case OP_H2D:
-        ns = stk_cost_sum(stk_cost_move(in, f->h2d_rate), f->copy_ns);
-        break;
-    case OP_D2H:
-        ns = stk_cost_sum(stk_cost_move(in, f->d2h_rate), f->copy_ns);
-        break;
-    case OP_TO_PINNED:
-    case OP_TO_DMABUF:
-    case OP_CONVERT_HOST:
-        ns = stk_cost_move(in + out, f->host_rate);
-        break;
-    case OP_CONVERT_CUDA:
-        ns =
-            stk_cost_sum(stk_cost_move(in + out, f->device_rate), f->launch_ns);
-        break;
-    }
-    if (hop->op >= OP_CONVERT_HOST &&
-        !(w->mask & PEN_FMT_BIT(w->format[stk_state_format(hop->to)])))
-        ticks += TICK_FOREIGN;
-    // Exported, or a DMABUF: more than plain memory.
-    if (stk_state_home(hop->to) >= STK_HOME_DMA_HOST)
-        ticks += TICK_UPGRADE;
-    if (__builtin_mul_overflow(ns, PLACE_TICKS, &cost) ||
-        cost > PLACE_INFINITE / PLACE_STATES)
-        return PLACE_INFINITE / PLACE_STATES;
-    return cost + ticks;
+    void *kinds = s->kind, *of = s->kind_of;
+    const bool ok = reserve(&kinds, &s->kind_room, ends, sizeof(*s->kind));
+    s->kind = kinds;
+    const bool also = reserve(&of, &s->end_room, ends, sizeof(*s->kind_of));
+    s->kind_of = of;
+    return ok && also;
 }
 
-static void add_hop(struct stk_place *w, int from, int to, enum stk_op op,
-                    uint64_t loss)
+static bool same_prices(const struct stk_search *s, const struct kind *a,
+                        const struct kind *b)
 {
-    w->hop[from][w->hops[from]++] = (struct stk_hop){
-        .to = (uint8_t)to,
-        .op = (uint8_t)op,
-        .loss = loss,
-    };
+    if (a->count != b->count)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++)
+        if (s->price[a->first + i].state != s->price[b->first + i].state ||
+            s->price[a->first + i].cost != s->price[b->first + i].cost)
+            return false;
+    return true;
 }
 
-// Copies and upgrades of frames of format number `i`.
-static void moves(const struct stk_planner *p, struct stk_place *w, unsigned i,
-                  bool bridges)
+static int compare_loss(const struct stk_value *a, const struct stk_value *b)
 {
-    const unsigned can = p->plan->profile.dmabuf;
-    const int host = stk_state_of(STK_HOME_HOST, i);
-    const int pinned = stk_state_of(STK_HOME_PINNED, i);
-    const int cuda = stk_state_of(STK_HOME_CUDA, i);
-    const int dma_host = stk_state_of(STK_HOME_DMA_HOST, i);
-    const int dma_cuda = stk_state_of(STK_HOME_DMA_CUDA, i);
-    const bool dmabuf = w->states > PLACE_PLAIN;
-    const bool pinnable = w->pinnable & 1u << i;
-    if (pinnable)
-        add_hop(w, host, pinned, OP_UPGRADE, 0);
-    if (!bridges)
-        return;
-    if (p->copy[0].usable)
-        add_hop(w, pinned, cuda, OP_H2D, 1);
-    if (p->copy[1].usable)
-        add_hop(w, cuda, pinned, OP_D2H, 1);
-    if (p->host_copy[0].usable && !pinnable)
-        add_hop(w, host, pinned, OP_TO_PINNED, 1);
-    if (!dmabuf)
-        return;
-    if (p->host_copy[0].usable)
-        add_hop(w, dma_host, pinned, OP_TO_PINNED, 1);
-    if (p->copy[1].usable)
-        add_hop(w, dma_cuda, pinned, OP_D2H, 1);
-    if (!w->dmabuf)
-        return;
-    // Frames of the host stay on its side, where a DMABUF can be mapped, if
-    // there is memory for that.
-    if (can & PEN_DMABUF_HOST) {
-        if (p->host_copy[1].usable) {
-            add_hop(w, host, dma_host, OP_TO_DMABUF, 1);
-            add_hop(w, pinned, dma_host, OP_TO_DMABUF, 1);
-        }
-    } else if (p->copy[0].usable && (can & PEN_DMABUF_EXPORT)) {
-        add_hop(w, pinned, dma_cuda, OP_H2D, 1);
-    }
+    if (a->bad != b->bad)
+        return a->bad < b->bad ? -1 : 1;
+    return (a->loss > b->loss) - (a->loss < b->loss);
 }
 
-// Conversions from format number `i` to number `t`. One that lets frames of its
-// target through gives what it takes, so a pool of another kind would promise
-// what those frames do not keep.
-static void conversions(const struct stk_planner *p, struct stk_place *w,
-                        unsigned i, unsigned t, uint32_t from, uint64_t loss)
+// The states of an end in which it loses least, and what that is. The cheapest
+// price of them is taken away; it is in *least.
+static bool reduce(struct stk_search *s, const struct stk_reach *reach,
+                   const struct stk_end *end, struct kind *k,
+                   struct stk_value *least)
 {
-    const unsigned can = p->plan->profile.dmabuf;
-    const enum pen_format to = w->format[t];
-    const bool through = i == 0 && (from & PEN_FMT_BIT(to));
-    const bool dmabuf = w->states > PLACE_PLAIN;
-    const bool make_host = w->dmabuf && (can & PEN_DMABUF_HOST);
-    const bool make_cuda = w->dmabuf && (can & PEN_DMABUF_EXPORT);
-    const int host = stk_state_of(STK_HOME_HOST, t);
-    const int cuda = stk_state_of(STK_HOME_CUDA, t);
-    const int dma_host = stk_state_of(STK_HOME_DMA_HOST, t);
-    const int dma_cuda = stk_state_of(STK_HOME_DMA_CUDA, t);
-    if (stk_template_converts(&p->convert[0][to], from, to)) {
-        for (unsigned h = STK_HOME_HOST; h <= STK_HOME_PINNED; h++) {
-            const int at = stk_state_of(h, i);
-            add_hop(w, at, host, OP_CONVERT_HOST, loss);
-            if (make_host && !through)
-                add_hop(w, at, dma_host, OP_CONVERT_HOST, loss);
-        }
-        const int at = stk_state_of(STK_HOME_DMA_HOST, i);
-        if (dmabuf && !through)
-            add_hop(w, at, host, OP_CONVERT_HOST, loss);
-        if (dmabuf && (through || make_host))
-            add_hop(w, at, dma_host, OP_CONVERT_HOST, loss);
-    }
-    if (stk_template_converts(&p->convert[1][to], from, to)) {
-        const int at = stk_state_of(STK_HOME_CUDA, i);
-        const int exported = stk_state_of(STK_HOME_DMA_CUDA, i);
-        const int imported = stk_state_of(STK_HOME_DMA_HOST, i);
-        add_hop(w, at, cuda, OP_CONVERT_CUDA, loss);
-        if (make_cuda && !through)
-            add_hop(w, at, dma_cuda, OP_CONVERT_CUDA, loss);
-        if (dmabuf)
-            add_hop(w, exported, cuda, OP_CONVERT_CUDA, loss);
-        if (make_cuda)
-            add_hop(w, exported, dma_cuda, OP_CONVERT_CUDA, loss);
-        if (dmabuf && (can & PEN_DMABUF_IMPORT) && !through) {
-            add_hop(w, imported, cuda, OP_CONVERT_CUDA, loss);
-            if (make_cuda)
-                add_hop(w, imported, dma_cuda, OP_CONVERT_CUDA, loss);
-        }
-    }
-}
-
-static uint64_t worst_loss(uint32_t from, enum pen_format to, bool full)
-{
-    uint64_t worst = 0;
-    for (unsigned f = 1; f < PEN_FMT_COUNT; f++) {
-        if (!(from & PEN_FMT_BIT(f)))
+    bool any = false;
+    if (!reserve_prices(s, s->prices + end->count))
+        return false;
+    *k = (struct kind){ .first = s->prices, .times = 1, .at = -1 };
+    for (uint32_t i = 0; i < end->count; i++) {
+        const struct stk_offer *o = &end->offers[i];
+        const uint64_t path = reach->distance[o->state];
+        if (path == UINT64_MAX)
             continue;
-        const uint64_t loss = stk_format_loss((enum pen_format)f, to, full);
-        if (loss > worst)
-            worst = loss;
-    }
-    return worst;
-}
-
-void stk_place_hops(struct stk_planner *p, struct stk_place *w,
-                    const struct pen_caps *caps, bool bridges)
-{
-    const bool full = stk_place_yuv_full(caps, w->mask);
-    if (w->made.valid && w->made.full == full && w->made.bridges == bridges &&
-        w->made.mask == w->mask && w->made.dmabuf == w->dmabuf &&
-        w->made.states == w->states && w->made.pinnable == w->pinnable)
-        return;
-    memset(&w->made, 0, sizeof(w->made));
-    w->made.valid = true;
-    w->made.full = full;
-    w->made.bridges = bridges;
-    w->made.mask = w->mask;
-    w->made.dmabuf = w->dmabuf;
-    w->made.states = w->states;
-    w->made.pinnable = w->pinnable;
-
-    uint32_t poorest = UINT32_MAX;
-    for (unsigned f = 1; f < PEN_FMT_COUNT; f++)
-        if ((w->mask & PEN_FMT_BIT(f)) &&
-            stk_format_richness((enum pen_format)f) < poorest)
-            poorest = stk_format_richness((enum pen_format)f);
-
-    memset(w->hops, 0, sizeof(w->hops));
-    for (unsigned i = 0; i < w->format_count; i++) {
-        moves(p, w, i, bridges);
-        if (!bridges)
+        struct stk_value v = o->value;
+        v.loss += stk_loss_of(path, end->weight);
+        const int c = any ? compare_loss(&v, least) : -1;
+        if (c > 0)
             continue;
-        const uint32_t from = i ? PEN_FMT_BIT(w->format[i]) : w->mask;
-        for (unsigned t = 1; t < w->format_count; t++) {
-            const enum pen_format to = w->format[t];
-            // Not through a format poorer than both ends.
-            if (t == i ||
-                (i && stk_format_richness(w->format[i]) < poorest &&
-                 stk_format_richness(to) > stk_format_richness(w->format[i])))
-                continue;
-            conversions(p, w, i, t, from, worst_loss(from, to, full));
-        }
+        if (c < 0)
+            k->count = 0;
+        if (c < 0 || v.cost < least->cost)
+            *least = v;
+        any = true;
+        s->price[k->first + k->count++] = (struct price){ v.cost, o->state };
     }
+    for (uint32_t i = 0; i < k->count; i++)
+        s->price[k->first + i].cost -= least->cost;
+    return true;
 }
 
-void stk_place_price(const struct stk_planner *p, struct stk_place *w)
+// Sort the ends into kinds for one root; *sum is what they pay whatever the
+// tree.
+static bool sort_ends(struct stk_search *s, const struct stk_reach *reach,
+                      const struct stk_end *ends, uint32_t count,
+                      struct stk_value *sum)
 {
-    const size_t bytes = w->format_count * sizeof(*w->bytes);
-    if (w->made.priced && !memcmp(w->made.bytes, w->bytes, bytes))
-        return;
-    w->made.priced = true;
-    memcpy(w->made.bytes, w->bytes, bytes);
-    for (int v = 0; v < w->states; v++)
-        for (unsigned h = 0; h < w->hops[v]; h++)
-            w->hop[v][h].cost = hop_cost(p, w, v, &w->hop[v][h]);
-}
-
-void stk_place_tight(struct stk_place *w)
-{
-    for (int v = 0; v < w->states; v++)
-        w->distance[v] = v == w->root ? 0 : UINT64_MAX;
-    for (bool again = true; again;) {
-        again = false;
-        for (int v = 0; v < w->states; v++) {
-            if (w->distance[v] == UINT64_MAX)
-                continue;
-            for (unsigned h = 0; h < w->hops[v]; h++) {
-                const struct stk_hop *hop = &w->hop[v][h];
-                const uint64_t d = w->distance[v] + hop->loss;
-                if (d < w->distance[hop->to]) {
-                    w->distance[hop->to] = d;
-                    again = true;
-                }
-            }
+    *sum = (struct stk_value){ 0 };
+    s->prices = s->kinds = 0;
+    if (!reserve_kinds(s, count))
+        return false;
+    for (uint32_t e = 0; e < count; e++) {
+        struct kind k;
+        struct stk_value least = { 0 };
+        if (!reduce(s, reach, &ends[e], &k, &least))
+            return false;
+        if (k.count == 0) {
+            sum->bad++;
+            s->kind_of[e] = UINT32_MAX;
+            continue;
         }
+        stk_value_add(sum, &least);
+        uint32_t n = 0;
+        while (n < s->kinds && !same_prices(s, &s->kind[n], &k))
+            n++;
+        s->kind_of[e] = n;
+        if (n < s->kinds) {
+            s->kind[n].times++;
+            continue;
+        }
+        s->kind[s->kinds++] = k;
+        s->prices += k.count;
     }
-    for (int v = 0; v < w->states; v++)
-        for (unsigned h = 0; h < w->hops[v]; h++) {
-            struct stk_hop *hop = &w->hop[v][h];
-            hop->tight = w->distance[v] != UINT64_MAX &&
-                         w->distance[v] + hop->loss == w->distance[hop->to];
+    for (uint32_t n = 0; n < s->kinds; n++)
+        for (uint32_t i = 0; i < s->kind[n].count; i++) {
+            struct price *p = &s->price[s->kind[n].first + i];
+            if (__builtin_mul_overflow(p->cost, (int64_t)s->kind[n].times,
+                                       &p->cost) ||
+                p->cost > PLACE_INFINITE)
+                p->cost = PLACE_INFINITE;
         }
-}
-
-bool stk_place_satisfies(const struct stk_place *w, const struct stk_target *t,
-                         int v)
-{
-    return w->distance[v] != UINT64_MAX &&
-           (t->homes & STK_HOME_BIT(stk_state_home(v))) &&
-           (t->formats & 1u << stk_state_format(v));
-}
-
-uint64_t stk_place_least(const struct stk_place *w, const struct stk_target *t)
-{
-    uint64_t least = UINT64_MAX;
-    for (int v = 0; v < w->states; v++)
-        if (stk_place_satisfies(w, t, v) && w->distance[v] < least)
-            least = w->distance[v];
-    return least;
+    return true;
 }
 
 // --- the tree ---------------------------------------------------------------
 
-void stk_place_search(struct stk_place *w, unsigned count)
+static void relax(struct stk_search *s, const struct stk_reach *reach,
+                  unsigned set)
 {
-    const unsigned all = (1u << count) - 1;
-    for (int v = 0; v < w->states; v++)
-        w->best[0][v] = 0;
-    for (unsigned set = 1; set <= all; set++) {
-        int64_t *best = w->best[set];
-        struct stk_pick *pick = w->pick[set];
-        for (int v = 0; v < w->states; v++) {
-            best[v] = PLACE_INFINITE;
-            pick[v] = (struct stk_pick){ PICK_NONE, 0 };
-            if (set & w->here[v]) {
-                best[v] = w->best[set & ~w->here[v]][v];
-                pick[v].kind = PICK_HERE;
-                continue;
+    int64_t *best = s->best[set];
+    struct pick *pick = s->pick[set];
+    for (bool again = true; again;) {
+        again = false;
+        for (unsigned h = reach->count; h-- > 0;) {
+            const struct stk_tight_hop *hop = &reach->hop[h];
+            const int64_t c = hop->cost + best[hop->to];
+            if (c < best[hop->from]) {
+                best[hop->from] = c;
+                pick[hop->from] = (struct pick){ PICK_HOP, hop->to };
+                again = true;
             }
-            for (unsigned sub = (set - 1) & set; sub > (set ^ sub);
-                 sub = (sub - 1) & set) {
-                const int64_t c = w->best[sub][v] + w->best[set ^ sub][v];
-                if (c < best[v]) {
-                    best[v] = c;
-                    pick[v] = (struct stk_pick){ PICK_SPLIT, (uint8_t)sub };
-                }
-            }
-        }
-        for (bool again = true; again;) {
-            again = false;
-            for (int v = 0; v < w->states; v++)
-                for (unsigned h = 0; h < w->hops[v]; h++) {
-                    const struct stk_hop *hop = &w->hop[v][h];
-                    if (!hop->tight)
-                        continue;
-                    const int64_t c = hop->cost + best[hop->to];
-                    if (c < best[v]) {
-                        best[v] = c;
-                        pick[v] = (struct stk_pick){ PICK_HOP, hop->to };
-                        again = true;
-                    }
-                }
         }
     }
 }
 
-static void keep(struct stk_place *w, unsigned set, int v)
+static void one_kind(struct stk_search *s, const struct stk_reach *reach,
+                     uint32_t kind, unsigned set, int states)
 {
-    w->in_tree[v] = true;
-    while (set) {
-        const struct stk_pick pick = w->pick[set][v];
-        switch ((enum stk_pick_kind)pick.kind) {
+    const struct kind *k = &s->kind[kind];
+    for (int v = 0; v < states; v++) {
+        s->best[set][v] = PLACE_INFINITE;
+        s->pick[set][v] = (struct pick){ PICK_NONE, 0 };
+    }
+    for (uint32_t i = 0; i < k->count; i++) {
+        const struct price *p = &s->price[k->first + i];
+        s->best[set][p->state] = p->cost;
+        s->pick[set][p->state].kind = PICK_HERE;
+    }
+    relax(s, reach, set);
+}
+
+// best and pick for all subsets of the first `count` kinds.
+static void all_subsets(struct stk_search *s, const struct stk_reach *reach,
+                        unsigned count, int states)
+{
+    for (unsigned set = 1; set < 1u << count; set++) {
+        if ((set & (set - 1)) == 0) {
+            one_kind(s, reach, (uint32_t)__builtin_ctz(set), set, states);
+            continue;
+        }
+        int64_t *best = s->best[set];
+        for (int v = 0; v < states; v++) {
+            best[v] = PLACE_INFINITE;
+            s->pick[set][v] = (struct pick){ PICK_NONE, 0 };
+            for (unsigned sub = (set - 1) & set; sub > (set ^ sub);
+                 sub = (sub - 1) & set) {
+                const int64_t c = s->best[sub][v] + s->best[set ^ sub][v];
+                if (c < best[v]) {
+                    best[v] = c;
+                    s->pick[set][v] = (struct pick){ PICK_SPLIT, (uint8_t)sub };
+                }
+            }
+        }
+        relax(s, reach, set);
+    }
+}
+
+// Take over the tree for a subset that begins at state `v`. The kind numbers
+// of the subset begin at `base`.
+static void keep(struct stk_search *s, unsigned set, int v, uint32_t base)
+{
+    s->in_tree[v] = true;
+    for (;;) {
+        const struct pick pick = s->pick[set][v];
+        switch ((enum pick_kind)pick.kind) {
         case PICK_HERE:
-            for (unsigned i = 0; i < STK_EXACT_TARGETS; i++)
-                if (set & w->here[v] & 1u << i)
-                    w->targets[w->active[i]].state = v;
-            set &= ~(unsigned)w->here[v];
-            break;
+            s->kind[base + (uint32_t)__builtin_ctz(set)].at = (int8_t)v;
+            return;
         case PICK_HOP:
-            w->parent[pick.arg] = (int16_t)v;
+            if (!s->in_tree[pick.arg])
+                s->parent[pick.arg] = (int16_t)v;
             v = pick.arg;
-            w->in_tree[v] = true;
+            s->in_tree[v] = true;
             break;
         case PICK_SPLIT:
-            keep(w, pick.arg, v);
+            keep(s, pick.arg, v, base);
             set ^= pick.arg;
             break;
         case PICK_NONE:
@@ -375,64 +280,324 @@ static void keep(struct stk_place *w, unsigned set, int v)
     }
 }
 
-// Which active targets each state serves, on a path without avoidable loss.
-static void mark_here(struct stk_place *w, unsigned count)
+static void clear_tree(struct stk_search *s)
 {
-    memset(w->here, 0, sizeof(w->here));
-    for (unsigned i = 0; i < count; i++) {
-        const struct stk_target *t = &w->targets[w->active[i]];
-        const uint64_t least = stk_place_least(w, t);
-        for (int v = 0; v < w->states; v++)
-            if (stk_place_satisfies(w, t, v) && w->distance[v] == least)
-                w->here[v] |= (uint8_t)(1u << i);
+    memset(s->in_tree, 0, sizeof(s->in_tree));
+    for (int v = 0; v < PLACE_STATES; v++)
+        s->parent[v] = -1;
+}
+
+// One kind after the other, each at the state of the tree from which it is
+// cheapest.
+static void join_one_by_one(struct stk_search *s, const struct stk_reach *reach,
+                            int root, int states)
+{
+    clear_tree(s);
+    s->in_tree[root] = true;
+    for (uint32_t k = 0; k < s->kinds; k++) {
+        one_kind(s, reach, k, 1, states);
+        int from = root;
+        for (int v = 0; v < states; v++)
+            if (s->in_tree[v] && s->best[1][v] < s->best[1][from])
+                from = v;
+        keep(s, 1, from, k);
     }
 }
 
-int64_t stk_place_tree_cost(const struct stk_place *w)
+static int64_t price_at(const struct stk_search *s, const struct kind *k)
+{
+    for (uint32_t i = 0; i < k->count; i++)
+        if (s->price[k->first + i].state == (uint8_t)k->at)
+            return s->price[k->first + i].cost;
+    return 0;
+}
+
+static int64_t tree_cost(const struct stk_search *s, const struct stk_board *b)
 {
     int64_t sum = 0;
-    for (int v = 0; v < w->states; v++) {
-        if (w->parent[v] < 0)
-            continue;
-        const int from = w->parent[v];
-        for (unsigned h = 0; h < w->hops[from]; h++)
-            if (w->hop[from][h].to == v)
-                sum += w->hop[from][h].cost;
-    }
+    for (int v = 0; v < b->states; v++)
+        if (s->parent[v] >= 0)
+            sum = stk_cost_sum(sum, stk_board_hop(b, s->parent[v], v)->cost);
+    for (uint32_t k = 0; k < s->kinds; k++)
+        sum = stk_cost_sum(sum, price_at(s, &s->kind[k]));
     return sum;
 }
 
-void stk_place_clear(struct stk_place *w)
+// Nothing to insert: frames at the root satisfy everybody, and nobody would
+// rather have others.
+static bool all_at_root(struct stk_search *s, int root)
 {
-    memset(w->in_tree, 0, sizeof(w->in_tree));
-    for (int v = 0; v < PLACE_STATES; v++)
-        w->parent[v] = -1;
-}
-
-void stk_place_exact(struct stk_place *w, unsigned count)
-{
-    mark_here(w, count);
-    stk_place_search(w, count);
-    stk_place_clear(w);
-    keep(w, (1u << count) - 1, w->root);
-}
-
-// More targets than the exact search takes: join one after the other, each at
-// the state of the tree from which it is cheapest.
-void stk_place_greedy(struct stk_place *w)
-{
-    stk_place_clear(w);
-    w->in_tree[w->root] = true;
-    for (uint32_t t = 0; t < w->target_count; t++) {
-        if (stk_place_least(w, &w->targets[t]) == UINT64_MAX)
-            continue;
-        w->active[0] = t;
-        mark_here(w, 1);
-        stk_place_search(w, 1);
-        int from = w->root;
-        for (int v = 0; v < w->states; v++)
-            if (w->in_tree[v] && w->best[1][v] < w->best[1][from])
-                from = v;
-        keep(w, 1, from);
+    for (uint32_t n = 0; n < s->kinds; n++) {
+        const struct kind *k = &s->kind[n];
+        bool here = false;
+        for (uint32_t i = 0; i < k->count && !here; i++) {
+            const struct price *p = &s->price[k->first + i];
+            here = p->state == root && p->cost == 0;
+        }
+        if (!here)
+            return false;
     }
+    for (uint32_t n = 0; n < s->kinds; n++)
+        s->kind[n].at = (int8_t)root;
+    return true;
+}
+
+// --- what was solved before -------------------------------------------------
+
+static uint32_t hash_problem(const struct stk_search *s, uint32_t board,
+                             int root)
+{
+    uint64_t h = (uint64_t)board << 8 | (uint64_t)root;
+    for (uint32_t n = 0; n < s->kinds; n++) {
+        h = (h ^ s->kind[n].count) * UINT64_C(0x9e3779b97f4a7c15);
+        for (uint32_t i = 0; i < s->kind[n].count; i++) {
+            const struct price *p = &s->price[s->kind[n].first + i];
+            h = (h ^ (uint64_t)p->cost << 8 ^ p->state) *
+                UINT64_C(0x9e3779b97f4a7c15);
+            h ^= h >> 31;
+        }
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static bool same_problem(const struct stk_search *s, const struct solved *m,
+                         uint32_t hash, uint32_t board, int root)
+{
+    if (m->hash != hash || m->board != board || m->root != root ||
+        m->kinds != s->kinds)
+        return false;
+    for (uint32_t n = 0; n < s->kinds; n++) {
+        const struct kind *a = &s->kind[n], *b = &m->kind[n];
+        if (a->count != b->count)
+            return false;
+        for (uint32_t i = 0; i < a->count; i++) {
+            const struct price *pa = &s->price[a->first + i];
+            const struct price *pb = &m->price[b->first + i];
+            if (pa->state != pb->state || pa->cost != pb->cost)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void forget(struct stk_search *s)
+{
+    for (unsigned i = 0; i < MEMO_SLOTS; i++) {
+        free(s->memo[i]);
+        s->memo[i] = NULL;
+    }
+    s->remembered = 0;
+}
+
+static struct solved *remember(struct stk_search *s, uint32_t hash,
+                               uint32_t board, int root)
+{
+    const size_t kinds = s->kinds * sizeof(struct kind);
+    const size_t prices = s->prices * sizeof(struct price);
+    if (s->remembered == MEMO_LIMIT)
+        forget(s);
+    struct solved *m = malloc(sizeof(*m) + prices + kinds + s->kinds);
+    if (!m)
+        return NULL;
+    *m = (struct solved){
+        .hash = hash,
+        .board = board,
+        .root = root,
+        .kinds = s->kinds,
+        .prices = s->prices,
+        .price = (struct price *)(m + 1),
+    };
+    m->kind = (struct kind *)(m->price + s->prices);
+    m->at = (int8_t *)(m->kind + s->kinds);
+    memcpy(m->price, s->price, prices);
+    memcpy(m->kind, s->kind, kinds);
+    uint32_t at = hash % MEMO_SLOTS;
+    while (s->memo[at])
+        at = (at + 1) % MEMO_SLOTS;
+    s->memo[at] = m;
+    s->remembered++;
+    return m;
+}
+
+static const struct solved *recall(const struct stk_search *s, uint32_t hash,
+                                   uint32_t board, int root)
+{
+    uint32_t at = hash % MEMO_SLOTS;
+    for (; s->memo[at]; at = (at + 1) % MEMO_SLOTS)
+        if (same_problem(s, s->memo[at], hash, board, root))
+            return s->memo[at];
+    return NULL;
+}
+
+static const struct solved *solve(struct stk_search *s, struct stk_board *b,
+                                  const struct stk_reach *reach, int root)
+{
+    const uint32_t hash = hash_problem(s, b->number, root);
+    const struct solved *known = recall(s, hash, b->number, root);
+    if (known)
+        return known;
+    struct solved *m = remember(s, hash, b->number, root);
+    if (!m)
+        return NULL;
+    const unsigned exact = s->kinds < EXACT ? s->kinds : EXACT;
+    all_subsets(s, reach, exact, b->states);
+    m->bound = s->best[(1u << exact) - 1][root];
+    if (exact == s->kinds) {
+        clear_tree(s);
+        keep(s, (1u << exact) - 1, root, 0);
+    } else {
+        join_one_by_one(s, reach, root, b->states);
+    }
+    m->cost = tree_cost(s, b);
+    for (int v = 0; v < b->states; v++)
+        if (s->parent[v] >= 0) {
+            m->step[m->steps][0] = (uint8_t)s->parent[v];
+            m->step[m->steps++][1] = (uint8_t)v;
+        }
+    for (uint32_t n = 0; n < s->kinds; n++)
+        m->at[n] = s->kind[n].at;
+    return m;
+}
+
+// --- one pin ----------------------------------------------------------------
+
+// Only what the ends find at the root counts: no step is known or needed.
+static const struct stk_reach *no_steps(struct stk_reach *r, enum stk_home home)
+{
+    r->count = 0;
+    for (int v = 0; v < PLACE_STATES; v++)
+        r->distance[v] = UINT64_MAX;
+    r->distance[stk_state_of(home, 0)] = 0;
+    return r;
+}
+
+static void take_tree(struct stk_tree *out, const struct solved *m)
+{
+    out->steps = m ? m->steps : 0;
+    for (unsigned i = 0; i < out->steps; i++) {
+        out->step[i].from = m->step[i][0];
+        out->step[i].to = m->step[i][1];
+    }
+}
+
+// From one root. With `at` the states of the ends are told, and what the tree
+// costs itself.
+static enum pen_status from_root(struct stk_search *s, struct stk_board *b,
+                                 enum stk_home home, const struct stk_end *ends,
+                                 uint32_t count, struct stk_tree *out,
+                                 int8_t *at, struct pen_error *err)
+{
+    struct stk_reach none;
+    const struct stk_reach *reach =
+        b ? stk_board_reach(b, home) : no_steps(&none, home);
+    const int root = stk_state_of(home, 0);
+    const struct solved *m = NULL;
+    if (!reach || !sort_ends(s, reach, ends, count, &out->value))
+        return stk_plan_no_memory(err);
+    out->root = root;
+    out->bound = out->value;
+    if (!all_at_root(s, root)) {
+        m = solve(s, b, reach, root);
+        if (!m)
+            return stk_plan_no_memory(err);
+        out->value.cost = stk_cost_sum(out->value.cost, m->cost);
+        out->bound.cost = stk_cost_sum(out->bound.cost, m->bound);
+    }
+    out->value.cost += home * TICK_ROOT;
+    out->bound.cost += home * TICK_ROOT;
+    take_tree(out, m);
+    if (!at)
+        return PEN_OK;
+    out->itself = (struct stk_value){ .cost = home * TICK_ROOT };
+    for (unsigned i = 0; i < out->steps; i++)
+        out->itself.cost = stk_cost_sum(
+            out->itself.cost,
+            stk_board_hop(b, out->step[i].from, out->step[i].to)->cost);
+    for (uint32_t e = 0; e < count; e++) {
+        const uint32_t n = s->kind_of[e];
+        at[e] = n == UINT32_MAX ? -1 : m ? m->at[n] : s->kind[n].at;
+        if (at[e] < 0)
+            out->itself.bad++;
+        else
+            out->itself.loss +=
+                stk_loss_of(reach->distance[at[e]], ends[e].weight);
+    }
+    return PEN_OK;
+}
+
+// Whether every end finds what it would like best at one root, where steps
+// need not be known. The first home is taken, as it would be by a search.
+static bool root_is_best(const struct stk_end *ends, uint32_t count,
+                         uint32_t roots, enum stk_home *home)
+{
+    for (unsigned h = 0; h < STK_HOMES; h++) {
+        const int root = stk_state_of(h, 0);
+        bool all = roots & STK_HOME_BIT(h);
+        for (uint32_t e = 0; e < count && all; e++) {
+            const struct stk_value *here = NULL;
+            for (uint32_t i = 0; i < ends[e].count && !here; i++)
+                if (ends[e].offers[i].state == root)
+                    here = &ends[e].offers[i].value;
+            all = here != NULL;
+            for (uint32_t i = 0; i < ends[e].count && all; i++)
+                all = stk_value_compare(here, &ends[e].offers[i].value) <= 0;
+        }
+        if (all) {
+            *home = (enum stk_home)h;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum pen_status stk_search_tree(struct stk_planner *p,
+                                const struct stk_board_key *key, uint32_t roots,
+                                const struct stk_end *ends, uint32_t count,
+                                struct stk_tree *out, int8_t *at,
+                                struct pen_error *err)
+{
+    struct stk_search *s = p->search;
+    struct stk_board *b = NULL;
+    enum stk_home home;
+    if (!s)
+        s = p->search = calloc(1, sizeof(*s));
+    if (!s)
+        return stk_plan_no_memory(err);
+    if (root_is_best(ends, count, roots, &home))
+        return from_root(s, NULL, home, ends, count, out, at, err);
+    PEN_TRY(stk_board_get(p, key, &b, err));
+    // A pin that may give several memory types gives one: the best of them,
+    // and of equals the first (host before pinned before device).
+    struct stk_value bound;
+    int best = -1;
+    for (unsigned h = 0; h < STK_HOMES; h++) {
+        struct stk_tree tree;
+        if (!(roots & STK_HOME_BIT(h)))
+            continue;
+        PEN_TRY(
+            from_root(s, b, (enum stk_home)h, ends, count, &tree, NULL, err));
+        if (best < 0 || stk_value_compare(&tree.bound, &bound) < 0)
+            bound = tree.bound;
+        if (best < 0 || stk_value_compare(&tree.value, &out->value) < 0) {
+            *out = tree;
+            best = (int)h;
+        }
+    }
+    if (at)
+        PEN_TRY(
+            from_root(s, b, (enum stk_home)best, ends, count, out, at, err));
+    out->bound = bound;
+    return PEN_OK;
+}
+
+void stk_search_finish(struct stk_search **s)
+{
+    if (!*s)
+        return;
+    forget(*s);
+    free((*s)->price);
+    free((*s)->kind);
+    free((*s)->kind_of);
+    free(*s);
+    *s = NULL;
 }

@@ -93,11 +93,10 @@ static enum pen_status make_template(struct stk_planner *p,
 }
 
 const struct stk_template *stk_template_of(const struct stk_planner *p,
-                                           const struct stk_place *w,
-                                           const struct stk_hop *hop)
+                                           enum stk_op op,
+                                           enum pen_format format)
 {
-    const enum pen_format to = w->format[stk_state_format(hop->to)];
-    switch ((enum stk_op)hop->op) {
+    switch (op) {
     case OP_H2D:
         return &p->copy[0];
     case OP_D2H:
@@ -107,18 +106,17 @@ const struct stk_template *stk_template_of(const struct stk_planner *p,
     case OP_TO_DMABUF:
         return &p->host_copy[1];
     case OP_CONVERT_HOST:
-        return &p->convert[0][to];
+        return &p->convert[0][format];
     case OP_CONVERT_CUDA:
-        return &p->convert[1][to];
+        return &p->convert[1][format];
     case OP_UPGRADE:
         break;
     }
     return NULL;
 }
 
-enum pen_status stk_templates_make(struct stk_planner *p,
-                                   const struct stk_place *w,
-                                   struct pen_error *err)
+enum pen_status stk_templates_copies(struct stk_planner *p,
+                                     struct pen_error *err)
 {
     PEN_TRY(make_template(p, &p->copy[0], p->copy_cls, "kind", "HostToDevice",
                           err));
@@ -126,16 +124,18 @@ enum pen_status stk_templates_make(struct stk_planner *p,
                           err));
     PEN_TRY(make_template(p, &p->host_copy[0], p->host_copy_cls,
                           "outputMemType", "HOST_PINNED", err));
-    PEN_TRY(make_template(p, &p->host_copy[1], p->host_copy_cls,
-                          "outputMemType", "DMA", err));
-    for (unsigned i = 1; i < w->format_count; i++) {
-        const char *name = pen_format_info(w->format[i])->name;
-        for (unsigned side = 0; side < 2; side++)
-            PEN_TRY(make_template(p, &p->convert[side][w->format[i]],
-                                  p->convert_cls[side], "imageType", name,
-                                  err));
-    }
-    return PEN_OK;
+    return make_template(p, &p->host_copy[1], p->host_copy_cls, "outputMemType",
+                         "DMA", err);
+}
+
+enum pen_status stk_template_converter(struct stk_planner *p, unsigned side,
+                                       enum pen_format to,
+                                       const struct stk_template **out,
+                                       struct pen_error *err)
+{
+    *out = &p->convert[side][to];
+    return make_template(p, &p->convert[side][to], p->convert_cls[side],
+                         "imageType", pen_format_info(to)->name, err);
 }
 
 bool stk_template_converts(const struct stk_template *t, uint32_t from,

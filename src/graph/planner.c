@@ -2,12 +2,12 @@
 // description, the registry and the parameters; it opens no driver and creates
 // nothing, and reads the headers of input files only when asked to.
 //
-// Modules are taken in topological order, so that what arrives at a module is
-// settled when its outputs are looked at. The order is made canonical (ids
-// break ties): the order of modules and connections in the file leaves no
-// trace in the plan.
+// First the whole graph is chosen for (plan_joint.c), then it is built in
+// topological order, so that what arrives at a module is there when its outputs
+// are looked at. The order is made canonical (ids break ties): the order of
+// modules and connections in the file leaves no trace in the plan.
 
-#include "planner.h"
+#include "plan_joint.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -165,7 +165,6 @@ struct order {
     uint32_t *left;  // edges of a node that are still to be followed
     uint32_t *stack;
     bool *seen, *fed;
-    uint32_t *sequence;  // nodes, every producer before its consumers
 };
 
 static void order_finish(struct order *o)
@@ -177,7 +176,6 @@ static void order_finish(struct order *o)
     free(o->stack);
     free(o->seen);
     free(o->fed);
-    free(o->sequence);
 }
 
 static bool order_init(struct order *o, uint32_t nodes, uint32_t edges)
@@ -191,10 +189,9 @@ static bool order_init(struct order *o, uint32_t nodes, uint32_t edges)
         .stack = calloc(n, sizeof(*o->stack)),
         .seen = calloc(n, sizeof(*o->seen)),
         .fed = calloc(n, sizeof(*o->fed)),
-        .sequence = calloc(n, sizeof(*o->sequence)),
     };
     return o->names && o->rank && o->keys && o->left && o->stack && o->seen &&
-           o->fed && o->sequence;
+           o->fed;
 }
 
 // Edges by source in p->first and p->out, those of one node by output pin,
@@ -254,7 +251,7 @@ static void sort_nodes(const struct stk_planner *p, struct order *o)
             while (depth) {
                 const uint32_t node = o->stack[depth - 1];
                 if (o->left[node] == p->first[node]) {
-                    o->sequence[--place] = node;
+                    p->sequence[--place] = node;
                     depth--;
                     continue;
                 }
@@ -271,7 +268,8 @@ static void sort_nodes(const struct stk_planner *p, struct order *o)
 
 // --- caps -------------------------------------------------------------------
 
-static enum pen_status probe(struct stk_planner *p, struct stk_plan_node *node,
+static enum pen_status probe(struct stk_planner *p,
+                             const struct stk_plan_node *node,
                              struct pen_caps *out, struct pen_error *err)
 {
     struct pen_plan *plan = p->plan;
@@ -318,12 +316,93 @@ static enum pen_status probe(struct stk_planner *p, struct stk_plan_node *node,
     return PEN_OK;
 }
 
-enum pen_status stk_planner_caps(struct stk_planner *p, uint32_t number,
-                                 struct pen_error *err)
+void stk_planner_mould(struct stk_planner *p, const struct stk_node *node,
+                       const struct stk_option *option)
 {
-    struct pen_plan *plan = p->plan;
-    struct stk_plan_node *node = &plan->nodes[number];
-    struct pen_caps in[PEN_MAX_PINS] = { 0 }, out[PEN_MAX_PINS] = { 0 };
+    p->mould.id = node->desc->id;
+    p->mould.cls = option->cls;
+    p->mould.params = option->params;
+    p->mould.inputs = node->inputs;
+    p->mould.outputs = node->outputs;
+    memcpy(p->mould.in, option->in, sizeof(p->mould.in));
+    memcpy(p->mould.out, option->out, sizeof(p->mould.out));
+}
+
+int64_t stk_planner_work(const struct stk_planner *p,
+                         const struct pen_module_class *cls, const void *params,
+                         const struct pen_caps *in, const struct pen_caps *out,
+                         uint64_t bytes)
+{
+    struct pen_caps sized[2][PEN_MAX_PINS];
+    if (!cls->ops.operations)
+        return stk_cost_class(&p->plan->profile, cls, params, in, out, bytes);
+    memcpy(sized[0], in, sizeof(sized[0]));
+    memcpy(sized[1], out, sizeof(sized[1]));
+    for (unsigned side = 0; side < 2; side++)
+        for (unsigned i = 0; i < PEN_MAX_PINS; i++) {
+            struct pen_caps *caps = &sized[side][i];
+            if (stk_caps_mask(caps) &&
+                (caps->width <= 0 || caps->height <= 0)) {
+                caps->width = p->caps.width;
+                caps->height = p->caps.height;
+            } else if (caps->kind != PEN_KIND_NONE && caps->bytes == 0) {
+                caps->bytes = p->caps.nominal;
+            }
+        }
+    return stk_cost_class(&p->plan->profile, cls, params, sized[0], sized[1],
+                          bytes);
+}
+
+// What an option of a source gives.
+static enum pen_status ask_source(struct stk_planner *p, uint32_t node,
+                                  uint32_t number, struct pen_error *err)
+{
+    const struct stk_node *n = &p->graph->nodes[node];
+    const struct stk_option *option = &n->options[number];
+    struct stk_source *source = &p->sources[node][number];
+    struct pen_caps in[PEN_MAX_PINS] = { 0 };
+    stk_planner_mould(p, n, option);
+    p->mould.pointer = n->desc->pointer;
+    enum pen_status st = stk_plan_negotiate(
+        &p->mould, in, source->caps, &source->refused, &source->error);
+    if (st == PEN_E_NOMEM)
+        return stk_plan_no_memory(err);
+    if (st == PEN_OK && p->plan->params.probe && option->cls->ops.probe)
+        for (uint32_t o = 0; o < n->outputs; o++)
+            PEN_TRY(probe(p, &p->mould, &source->caps[o], err));
+    for (uint32_t o = 0; o < n->outputs && st == PEN_OK; o++) {
+        size_t bytes;
+        st = stk_caps_bytes(&source->caps[o], &bytes, &source->error);
+    }
+    source->usable = st == PEN_OK;
+    return PEN_OK;
+}
+
+static enum pen_status ask_sources(struct stk_planner *p, struct pen_error *err)
+{
+    const struct stk_graph *g = p->graph;
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        const uint32_t node = p->sequence[i];
+        const struct stk_node *n = &g->nodes[node];
+        p->generic = p->generic || n->option_count > 1;
+        if (n->inputs)
+            continue;
+        p->sources[node] = stk_arena_alloc(
+            &p->plan->arena, n->option_count * sizeof(struct stk_source));
+        if (!p->sources[node])
+            return stk_plan_no_memory(err);
+        for (uint32_t k = 0; k < n->option_count; k++)
+            PEN_TRY(ask_source(p, node, k, err));
+    }
+    return PEN_OK;
+}
+
+// What flows on the edges into a node.
+static void caps_in(struct stk_planner *p, uint32_t number,
+                    struct pen_caps in[PEN_MAX_PINS])
+{
+    const struct pen_plan *plan = p->plan;
+    const struct stk_plan_node *node = &plan->nodes[number];
     for (uint32_t i = 0; i < node->inputs; i++) {
         if (node->in_edge[i] < 0)
             continue;
@@ -332,18 +411,34 @@ enum pen_status stk_planner_caps(struct stk_planner *p, uint32_t number,
             p->poison[number] = true;
         in[i] = plan->nodes[e->from].output[e->from_pin].caps;
     }
-    if (p->poison[number])
-        return PEN_OK;
+}
 
+enum pen_status stk_planner_caps(struct stk_planner *p, uint32_t number,
+                                 struct pen_error *err)
+{
+    struct pen_plan *plan = p->plan;
+    struct stk_plan_node *node = &plan->nodes[number];
+    const struct stk_aside *a = &p->aside[number];
+    const struct stk_source *source = node->inserted || !p->sources[a->node]
+                                          ? NULL
+                                          : &p->sources[a->node][a->option];
+    struct pen_caps in[PEN_MAX_PINS] = { 0 }, out[PEN_MAX_PINS] = { 0 };
     struct pen_error error = { 0 };
     uint32_t refused;
-    enum pen_status st = stk_plan_negotiate(node, in, out, &refused, &error);
+    enum pen_status st;
+    caps_in(p, number, in);
+    if (p->poison[number])
+        return PEN_OK;
+    if (source) {
+        st = source->usable ? PEN_OK : source->error.status;
+        refused = source->refused;
+        memcpy(out, source->caps, sizeof(out));
+        error = source->error;
+    } else {
+        st = stk_plan_negotiate(node, in, out, &refused, &error);
+    }
     if (st == PEN_E_NOMEM)
         return stk_plan_no_memory(err);
-    if (st == PEN_OK && node->inputs == 0 && plan->params.probe &&
-        node->cls->ops.probe)
-        for (uint32_t o = 0; o < node->outputs; o++)
-            PEN_TRY(probe(p, node, &out[o], err));
     if (st == PEN_OK && refused) {
         char text[160];
         stk_mask_text(refused, text, sizeof(text));
@@ -391,107 +486,156 @@ static void check_sides(struct stk_planner *p, uint32_t number)
     p->poison[number] = true;
 }
 
-static enum pen_status place_node(struct stk_planner *p, uint32_t from,
-                                  uint32_t *incoming, uint32_t incoming_count,
-                                  struct pen_error *err)
+// A plan node for a module of the file, of the class that was chosen.
+static enum pen_status add_module(struct stk_planner *p, uint32_t from,
+                                  uint32_t *number, struct pen_error *err)
 {
     const struct stk_node *node = &p->graph->nodes[from];
-    struct pen_plan *plan = p->plan;
-    uint32_t number = 0;
-    PEN_TRY(stk_planner_add_node(p, &number, err));
-    struct stk_plan_node *made = &plan->nodes[number];
-    p->aside[number].node = from;
+    const uint32_t chosen = p->decision.option[from];
+    PEN_TRY(stk_planner_add_node(p, number, err));
+    struct stk_plan_node *made = &p->plan->nodes[*number];
+    struct stk_aside *a = &p->aside[*number];
+    a->node = from;
+    a->option = chosen == UINT32_MAX ? 0 : chosen;
+    const struct stk_option *option = &node->options[a->option];
     made->id = node->desc->id;
     made->type = node->desc->type;
     made->pointer = node->desc->pointer;
     made->reason = made->serves = made->loss = made->choice = "";
-    made->cls = node->cls;
-    made->params = node->params;
-    made->base = node->base;
+    made->cls = option->cls;
+    made->params = option->params;
+    made->base = option->base;
     made->inputs = node->inputs;
     made->outputs = node->outputs;
-    memcpy(made->in, node->in, sizeof(made->in));
-    memcpy(made->out, node->out, sizeof(made->out));
-    for (uint32_t i = 0; i < incoming_count; i++) {
-        const struct stk_edge *e = &p->graph->edges[incoming[i]];
-        const struct stk_pending *pending = &p->pending[incoming[i]];
+    memcpy(made->in, option->in, sizeof(made->in));
+    memcpy(made->out, option->out, sizeof(made->out));
+    return PEN_OK;
+}
+
+// The edges into a module. What flows must be what was expected, or the choice
+// was made for another graph.
+static enum pen_status join_edges(struct stk_planner *p, uint32_t from,
+                                  uint32_t number, struct pen_error *err)
+{
+    for (uint32_t n = p->first_in[from]; n < p->first_in[from + 1]; n++) {
+        const uint32_t edge = p->in[n];
+        const struct stk_edge *e = &p->graph->edges[edge];
+        const struct stk_pending *pending = &p->pending[edge];
         if (pending->from == UINT32_MAX) {
             p->poison[number] = true;
             continue;
         }
+        const struct pen_caps *caps =
+            &p->plan->nodes[pending->from].output[pending->from_pin].caps;
+        const uint32_t expected = p->decision.arrives[edge];
+        if (expected == STK_NO_CAPS ||
+            !stk_caps_same(caps, &p->caps.caps[expected]))
+            p->foreseen = false;
         PEN_TRY(stk_planner_add_edge(p, pending->from, pending->from_pin,
                                      number, e->to_pin, stk_planner_depth(p, e),
                                      e->desc ? e->desc->policy : STK_BLOCK,
                                      err));
     }
-    const uint32_t host = PEN_MEM_BITS_HOST, device = ~host;
-    const bool hands_on = p->first[from] != p->first[from + 1];
-    for (uint32_t i = 0; i < made->inputs && hands_on; i++)
-        if ((made->in[i].mem & host) && (made->in[i].mem & device))
-            p->choice = true;
-    for (uint32_t o = 0; o < made->outputs && hands_on; o++)
-        if ((made->out[o].mem & host) && (made->out[o].mem & device))
-            p->choice = true;
+    return PEN_OK;
+}
 
+static enum pen_status place_node(struct stk_planner *p, uint32_t from,
+                                  struct pen_error *err)
+{
+    struct pen_plan *plan = p->plan;
+    uint32_t number = 0;
+    PEN_TRY(add_module(p, from, &number, err));
+    PEN_TRY(join_edges(p, from, number, err));
     check_sides(p, number);
     PEN_TRY(stk_planner_caps(p, number, err));
-    // A converter of the user may hand its input through, like ours.
-    made->forwards = stk_node_hands_through(plan, made);
-    if ((made->cls->flags & PEN_CLASS_BRIDGE) && made->inputs == 1 &&
-        made->outputs == 1 && !stk_class_copies(made->cls) &&
-        made->in_edge[0] >= 0) {
+    struct stk_plan_node *made = &plan->nodes[number];
+    const struct pen_caps *in = NULL;
+    if (made->inputs && made->in_edge[0] >= 0) {
         const struct stk_plan_edge *e = &plan->edges[made->in_edge[0]];
-        const struct stk_plan_output *o =
-            &plan->nodes[e->from].output[e->from_pin];
-        if (stk_caps_mask(&o->caps) & stk_caps_mask(&made->output[0].caps))
-            made->forwards = true;
+        in = &plan->nodes[e->from].output[e->from_pin].caps;
     }
+    made->forwards =
+        stk_node_hands_through(plan, made) ||
+        stk_node_lets_through(made->cls, made->inputs, made->outputs, in,
+                              &made->output[0].caps);
     uint32_t begin = p->first[from];
-    const uint32_t end = p->first[from + 1];
-    for (uint32_t pin = 0; pin < node->outputs; pin++) {
+    const uint32_t end = p->first[from + 1], outputs = made->outputs;
+    for (uint32_t pin = 0; pin < outputs; pin++) {
         uint32_t stop = begin;
         while (stop < end && p->graph->edges[p->out[stop]].from_pin == pin)
             stop++;
-        if (p->poison[number]) {
-            for (uint32_t n = begin; n < stop; n++)
-                p->pending[p->out[n]].from = UINT32_MAX;
-        } else {
+        for (uint32_t n = begin; n < stop; n++)
+            p->pending[p->out[n]].from = UINT32_MAX;
+        if (!p->poison[number])
             PEN_TRY(stk_plan_place(p, number, pin, begin, stop, err));
-        }
         begin = stop;
     }
     return PEN_OK;
 }
 
+static int by_input(const struct stk_graph *g, uint32_t a, uint32_t b)
+{
+    return compare(g->edges[a].to_pin, g->edges[b].to_pin);
+}
+
+// Edges by consumer, those of one in the order of its pins.
+static void sort_inputs(struct stk_planner *p)
+{
+    const struct stk_graph *g = p->graph;
+    // Counted into the second next slot.
+    for (uint32_t e = 0; e < g->edge_count; e++)
+        p->first_in[g->edges[e].to + 2]++;
+    for (uint32_t i = 2; i < g->node_count + 2; i++)
+        p->first_in[i] += p->first_in[i - 1];
+    for (uint32_t e = 0; e < g->edge_count; e++)
+        p->in[p->first_in[g->edges[e].to + 1]++] = e;
+    for (uint32_t n = 0; n < g->node_count; n++)
+        for (uint32_t i = p->first_in[n] + 1; i < p->first_in[n + 1]; i++)
+            for (uint32_t k = i; k > p->first_in[n] &&
+                                 by_input(g, p->in[k - 1], p->in[k]) > 0;
+                 k--) {
+                const uint32_t swap = p->in[k];
+                p->in[k] = p->in[k - 1];
+                p->in[k - 1] = swap;
+            }
+}
+
+static enum pen_status sort_graph(struct stk_planner *p, struct pen_error *err)
+{
+    struct order order;
+    const bool ok =
+        order_init(&order, p->graph->node_count, p->graph->edge_count);
+    if (ok) {
+        sort_edges(p, &order);
+        sort_nodes(p, &order);
+        sort_inputs(p);
+    }
+    order_finish(&order);
+    return ok ? PEN_OK : stk_plan_no_memory(err);
+}
+
+// What is done once, spread over the frames that are expected.
+static int64_t share(uint32_t once, uint64_t frames)
+{
+    return frames ? (int64_t)((once + frames - 1) / frames) : 0;
+}
+
 static enum pen_status place_all(struct stk_planner *p, struct pen_error *err)
 {
     const struct stk_graph *g = p->graph;
-    struct order order;
-    uint32_t *first_in = calloc((size_t)g->node_count + 2, sizeof(uint32_t));
-    uint32_t *in = calloc((size_t)g->edge_count + 1, sizeof(uint32_t));
-    enum pen_status st = PEN_OK;
-    if (!order_init(&order, g->node_count, g->edge_count) || !first_in || !in) {
-        st = stk_plan_no_memory(err);
-    } else {
-        sort_edges(p, &order);
-        sort_nodes(p, &order);
-        // Edges by consumer, counted into the second next slot.
-        for (uint32_t e = 0; e < g->edge_count; e++)
-            first_in[g->edges[e].to + 2]++;
-        for (uint32_t i = 2; i < g->node_count + 2; i++)
-            first_in[i] += first_in[i - 1];
-        for (uint32_t e = 0; e < g->edge_count; e++)
-            in[first_in[g->edges[e].to + 1]++] = e;
-        for (uint32_t i = 0; i < g->node_count && st == PEN_OK; i++) {
-            const uint32_t node = order.sequence[i];
-            st = place_node(p, node, in + first_in[node],
-                            first_in[node + 1] - first_in[node], err);
-        }
-    }
-    free(first_in);
-    free(in);
-    order_finish(&order);
-    return st;
+    const struct pen_profile *profile = &p->plan->profile;
+    PEN_TRY(sort_graph(p, err));
+    stk_templates_find(p);
+    PEN_TRY(ask_sources(p, err));
+    p->load_share = share(profile->load_ns, p->plan->frames);
+    p->context_share = share(profile->context_ns, p->plan->frames);
+    PEN_TRY(stk_plan_choose(p, &p->decision, err));
+    for (uint32_t i = 0; i < g->node_count; i++)
+        PEN_TRY(place_node(p, p->sequence[i], err));
+    if (p->decision.value.bad && !p->errors)
+        stk_planner_error(p, "E310", "", "",
+                          "no choice of classes and bridges fits");
+    return PEN_OK;
 }
 
 // --- finishing --------------------------------------------------------------
@@ -694,6 +838,31 @@ static enum pen_status check_budgets(struct stk_planner *p,
     return p->errors ? refuse(p, err) : PEN_OK;
 }
 
+static void set_optimal(struct stk_planner *p)
+{
+    struct pen_plan *plan = p->plan;
+    const struct stk_value *value = &p->decision.value;
+    const struct stk_value *bound = &p->decision.bound;
+    // Which pools to stage is decided one after the other.
+    plan->optimal = p->decision.proven && p->foreseen && !p->staged;
+    plan->gap_loss = bound->bad != value->bad || bound->loss != value->loss;
+    plan->gap_ns = value->cost / PLACE_TICKS - bound->cost / PLACE_TICKS;
+}
+
+static void set_once(struct pen_plan *plan)
+{
+    bool device = false;
+    plan->once_ns = 0;
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        if (!(plan->nodes[n].cls->flags & PEN_CLASS_CUDA))
+            continue;
+        device = true;
+        plan->once_ns += plan->profile.load_ns;
+    }
+    if (device)
+        plan->once_ns += plan->profile.context_ns;
+}
+
 // Nodes, edges, memory and sizes.
 static enum pen_status lay(struct stk_planner *p, struct pen_error *err)
 {
@@ -702,8 +871,12 @@ static enum pen_status lay(struct stk_planner *p, struct pen_error *err)
     p->first = calloc((size_t)g->node_count + 1, sizeof(*p->first));
     p->out = calloc((size_t)g->edge_count + 1, sizeof(*p->out));
     p->pending = calloc((size_t)g->edge_count + 1, sizeof(*p->pending));
-    p->side = calloc((size_t)g->node_count + 1, sizeof(*p->side));
-    if (!p->first || !p->out || !p->pending || !p->side)
+    p->first_in = calloc((size_t)g->node_count + 2, sizeof(*p->first_in));
+    p->in = calloc((size_t)g->edge_count + 1, sizeof(*p->in));
+    p->sequence = calloc((size_t)g->node_count + 1, sizeof(*p->sequence));
+    p->sources = calloc((size_t)g->node_count + 1, sizeof(struct stk_source *));
+    if (!p->first || !p->out || !p->pending || !p->first_in || !p->in ||
+        !p->sequence || !p->sources)
         return stk_plan_no_memory(err);
     PEN_TRY(place_all(p, err));
     if (p->errors)
@@ -712,11 +885,9 @@ static enum pen_status lay(struct stk_planner *p, struct pen_error *err)
     PEN_TRY(sort_plan_edges(plan, err));
     PEN_TRY(list_paths(plan, err));
     plan->needs_device = needs_device(plan);
-    // The tree of each pin is the best for that pin. That makes the whole the
-    // best unless a choice at one pin changes what is asked of another: then
-    // some module would have to pass a free choice of memory type or format
-    // on to its outputs (`choice`).
-    plan->optimal = !p->bridged || (p->exact && !p->choice);
+    set_optimal(p);
+    set_once(plan);
+    PEN_TRY(stk_plan_tell_choices(p, err));
     return stk_plan_size(plan, err);
 }
 
@@ -735,11 +906,17 @@ static enum pen_status judge(struct stk_planner *p, struct pen_error *err)
 
 static void planner_finish(struct stk_planner *p)
 {
-    stk_plan_place_finish(p);
+    stk_decision_finish(&p->decision, p->graph->node_count);
+    stk_search_finish(&p->search);
+    stk_boards_finish(&p->boards);
+    stk_caps_finish(&p->caps);
     free(p->first);
     free(p->out);
+    free(p->first_in);
+    free(p->in);
+    free(p->sequence);
+    free(p->sources);
     free(p->pending);
-    free(p->side);
     free(p->poison);
     free(p->aside);
 }
@@ -769,7 +946,7 @@ make_once(struct pen_plan *plan, const struct stk_graph *graph,
         .issues = issues,
         .bans = bans,
         .ban_count = ban_count,
-        .exact = true,
+        .foreseen = true,
         .staged = stage->formats,
     };
     *again = false;

@@ -91,6 +91,12 @@ void stk_caps_unite(struct pen_caps *into, const struct pen_caps *more,
 // Whether frames of several inputs may leave by one output.
 bool stk_node_gathers(const struct pen_module_class *cls, uint32_t inputs);
 
+// Whether a converter lets frames of its target format through: what comes in
+// (NULL: nothing) may be what it gives.
+bool stk_node_lets_through(const struct pen_module_class *cls, uint32_t inputs,
+                           uint32_t outputs, const struct pen_caps *in,
+                           const struct pen_caps *out);
+
 // Caps of the outputs of a module from those of its inputs: its negotiate for
 // every format that may arrive, united. *refused is the mask of formats at
 // the first input that it refused though it took others.
@@ -158,11 +164,69 @@ struct stk_aside {
     // The output of the graph that it is (its module) or that it serves, and
     // of an inserted node the format that it makes; 0: the pin's own.
     uint32_t node;
+    uint32_t option;  // of the module
     uint8_t pin, format;
-    // Whether the pools behind a module that passes frames on can be made of
-    // another memory, by home, as found at p->upgrades == `when` - 1.
-    uint8_t chance[STK_HOMES];
-    uint32_t when[STK_HOMES];
+};
+
+// What a source gives, by option.
+struct stk_source {
+    bool usable;
+    struct pen_error error;  // why not
+    uint32_t refused;
+    struct pen_caps caps[PEN_MAX_PINS];
+};
+
+// --- choosing (plan_board.c, plan_joint.c) -----------------------------------
+
+// Loss of many connections: five fields of 25 bits, the most important in the
+// highest. Signed, so that differences can be taken.
+__extension__ typedef __int128 stk_loss;
+
+// In the order of importance: connections without service, loss, ticks.
+struct stk_value {
+    int32_t bad;
+    stk_loss loss;
+    int64_t cost;
+};
+
+// Caps by number, each once, with the bytes of a frame; sizes that are unknown
+// are those of the table.
+struct stk_caps_table {
+    struct pen_caps *caps;
+    size_t *bytes;
+    uint32_t count, room;
+    uint32_t *slots;  // open addressing; 0: free, else number + 1
+    uint32_t slot_count;
+    int32_t width, height;  // for unknown sizes
+    size_t nominal;         // bytes of encoded frames
+    bool sized;             // some of them were taken
+};
+
+struct stk_board_key {
+    uint32_t caps;      // of the pin's frames
+    uint32_t pinnable;  // formats whose host pool can be page-locked, by index
+    uint32_t staged;    // those that must not, to keep a budget
+    uint32_t bans;      // steps that are not to be had
+    bool dmabuf;        // somebody behind takes DMABUF, but not HOST
+    bool wide;          // DMABUFs are in play
+};
+struct stk_boards {
+    struct stk_board **board;  // by hash
+    uint32_t count, made;
+};
+
+// What was chosen.
+struct stk_decision {
+    // By node of the graph: its option; UINT32_MAX: nothing can come.
+    uint32_t *option;
+    // By node and pin, PEN_MAX_PINS each: the tree; NULL: no edges.
+    struct stk_tree **tree;
+    struct stk_board_key *key;
+    int8_t *at;         // by edge of the graph: the state at which it is served
+    uint32_t *arrives;  // and the caps that are expected there
+    struct stk_value value, bound;
+    bool proven;  // value is the bound
+    bool device;  // something runs on the device
 };
 
 // What a plan must do without, to see what the next best one costs.
@@ -180,30 +244,51 @@ struct stk_planner {
     const struct stk_ban *bans;
     size_t ban_count;
     size_t errors, limits;  // all; those about budgets and limits
-    uint32_t node_room, edge_room, poison_room, aside_room;
-    bool *poison;             // by plan node: it or something before it failed
-    struct stk_aside *aside;  // by plan node
-    uint32_t upgrades;        // pools that were made of another memory so far
     // By node of the graph and pin: bits of the formats (0: the pin's own)
     // whose pool is not to be pinned. NULL: none.
     uint32_t *staged;
-    uint32_t *first, *out;  // edges of the graph by source, canonical order
-    struct stk_pending *pending;  // by edge of the graph
-    // By node of the graph that gathers: homes left to its inputs; 0: not yet
-    // known.
-    uint32_t *side;
-    uint32_t bridges;  // inserted so far
-    bool imitated;     // some module of the file is named like a bridge
-    bool exact;        // every pin's tree is proven
-    bool bridged;      // a transfer or conversion was inserted
-    bool choice;       // some module may carry a choice to its outputs
+
+    // The graph in canonical order: edges by source (`first`, `out`) and by
+    // consumer (`first_in`, `in`), nodes with every producer before its
+    // consumers.
+    uint32_t *first, *out, *first_in, *in, *sequence;
+    struct stk_source **sources;  // by node; NULL: none
+    bool imitated;                // some module of the file is named like a
+                                  // bridge
+    bool generic;                 // some type stands for several classes
+
+    // Choosing.
     const struct pen_module_class *copy_cls, *convert_cls[2];  // host, device
     const struct pen_module_class *host_copy_cls;
     struct stk_template copy[2];       // host to device, device to host
     struct stk_template host_copy[2];  // to pinned memory, to a DMABUF
     struct stk_template convert[2][PEN_FMT_COUNT];
-    struct stk_place *place;  // work space of plan_place.c
+    int64_t load_share, context_share;  // of what is done once, for a frame
+    bool no_device;                     // nothing is to need one
+    struct stk_caps_table caps;
+    struct stk_boards boards;
+    struct stk_search *search;
+    struct stk_plan_node mould;  // of a class that is asked for its caps
+    struct stk_decision decision;
+
+    // Building the plan.
+    uint32_t node_room, edge_room, poison_room, aside_room;
+    bool *poison;                 // by plan node: it or something before failed
+    struct stk_aside *aside;      // by plan node
+    struct stk_pending *pending;  // by edge of the graph
+    uint32_t bridges;             // inserted so far
+    bool foreseen;                // what was made is what was chosen
 };
+
+// The class that p->mould is to be.
+void stk_planner_mould(struct stk_planner *p, const struct stk_node *node,
+                       const struct stk_option *option);
+// Time of a frame at a module that is no copy, sizes that are unknown taken
+// from p->caps.
+int64_t stk_planner_work(const struct stk_planner *p,
+                         const struct pen_module_class *cls, const void *params,
+                         const struct pen_caps *in, const struct pen_caps *out,
+                         uint64_t bytes);
 
 // Append to the plan; the new element is zeroed but for in_edge (-1).
 PEN_NODISCARD enum pen_status stk_planner_add_node(struct stk_planner *p,
@@ -236,14 +321,13 @@ PEN_NODISCARD enum pen_status stk_plan_create(
 
 // --- the parts --------------------------------------------------------------
 
-// Find the bridges between an output of a plan node and its consumers, insert
-// them, and leave in p->pending where each consumer's edge starts. The edges
-// of the pin are p->out[begin..end). What cannot be becomes an issue.
+// Insert the bridges that were chosen between an output of a plan node and its
+// consumers, and leave in p->pending where each consumer's edge starts. The
+// edges of the pin are p->out[begin..end). What cannot be becomes an issue.
 PEN_NODISCARD enum pen_status stk_plan_place(struct stk_planner *p,
                                              uint32_t number, uint32_t pin,
                                              uint32_t begin, uint32_t end,
                                              struct pen_error *err);
-void stk_plan_place_finish(struct stk_planner *p);
 
 // Frames and bytes of all pools, peaks, costs and transfers of a plan whose
 // nodes, edges, memory types and caps stand.
@@ -285,6 +369,11 @@ PEN_NODISCARD enum pen_status stk_plan_stage_more(struct stk_planner *p,
                                                   struct pen_error *err);
 // Say what each of them costs, and what would avoid it (W510).
 void stk_plan_stage_tell(struct stk_planner *p, const struct stk_stage *stage);
+
+// Say why a generic type became the class that it is, and what another one
+// would cost: `choice` of the nodes (plan_choice.c).
+PEN_NODISCARD enum pen_status stk_plan_tell_choices(struct stk_planner *p,
+                                                    struct pen_error *err);
 
 PEN_NODISCARD enum pen_status stk_plan_advise(struct stk_planner *p,
                                               struct pen_error *err);
