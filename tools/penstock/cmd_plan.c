@@ -8,6 +8,7 @@
 struct options {
     const char *file;
     bool json;
+    enum cmd_color color;
     const char *svg, *dot, *profile;
     struct pen_profile profile_storage;
     struct pen_plan_params plan;
@@ -21,7 +22,8 @@ enum {
     OPT_BUDGET,
     OPT_SVG,
     OPT_DOT,
-    OPT_PROFILE
+    OPT_PROFILE,
+    OPT_COLOR,
 };
 
 static const struct argp_option options[] = {
@@ -33,6 +35,9 @@ static const struct argp_option options[] = {
       "Reckon with this device profile: a file, generic-cuda or cpu", 0 },
     { "svg", OPT_SVG, "OUT", 0, "Draw the plan as SVG", 0 },
     { "dot", OPT_DOT, "OUT", 0, "Write the plan as Graphviz text", 0 },
+    { "color", OPT_COLOR, "WHEN", 0,
+      "Colour memory types and bridges: auto (on a terminal), always or never",
+      0 },
     { 0 },
 };
 
@@ -60,6 +65,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_DOT:
         o->dot = arg;
+        return 0;
+    case OPT_COLOR:
+        o->color = cmd_color_parse(arg, state);
         return 0;
     default:
         return cmd_parse_operand(key, arg, state, "FILE", &o->file);
@@ -89,7 +97,8 @@ static int show(const struct options *o, const struct cmd_job *job,
         code = cmd_print(pen_plan_json(plan, job->issues));
     } else {
         cmd_print_issues(o->file, job->issues);
-        code = cmd_print(pen_plan_text(plan));
+        code = cmd_print(cmd_colors(o->color) ? pen_plan_text_coloured(plan)
+                                              : pen_plan_text(plan));
     }
     if (code == EXIT_OK && o->svg)
         code = write_file(o->svg, pen_plan_svg(plan));
