@@ -180,7 +180,7 @@ PEN_TEST(what_is_unknown_is_null_in_json)
     assert_true(json_is_null(json_object_get(memory, "cuda_device")));
     assert_true(json_is_null(json_object_get(memory, "host_pinned")));
     // The other chain is known whole.
-    assert_int_equal(integer(memory, "host"), 6 * 192 * 48);
+    assert_int_equal(integer(memory, "host"), 5 * 192 * 48);
     const json_t *transfers = json_object_get(root, "transfers");
     assert_true(
         json_is_null(json_object_get(transfers, "h2d_bytes_per_frame")));
