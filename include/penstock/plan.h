@@ -105,6 +105,25 @@ PEN_API char *pen_plan_json(const struct pen_plan *plan,
 PEN_API char *pen_plan_dot(const struct pen_plan *plan);
 PEN_API char *pen_plan_svg(const struct pen_plan *plan);
 
+// Why there are bridges between two modules or pins, "FROM:TO" (each "id" or
+// "id.pin"; a bridge's id may stand for one end, or alone): what forces each of
+// them, what the next best plans without it cost, and what would remove it. The
+// description is planned again, at most 16 times, with the plan's parameters.
+// Texts as above; NULL on failure.
+// Errors: PEN_E_ARG     not of that form
+//         PEN_E_CONFIG  no such module or pin, or no way from one to the other;
+//                       the text names the nearest and the connections
+//         PEN_E_STATE   files that were probed are others now
+//         PEN_E_NOMEM
+// Thread: setup.
+PEN_API char *pen_plan_explain(const struct pen_plan *plan, const char *from_to,
+                               struct pen_error *err);
+PEN_API char *pen_plan_explain_coloured(const struct pen_plan *plan,
+                                        const char *from_to,
+                                        struct pen_error *err);
+PEN_API char *pen_plan_explain_json(const struct pen_plan *plan,
+                                    const char *from_to, struct pen_error *err);
+
 PEN_END
 
 #endif  // PEN_PLAN_H

@@ -58,15 +58,47 @@ PEN_API size_t pen_registry_modules_with_tags(
 PEN_API const char *pen_category_name(enum pen_category category);
 PEN_API enum pen_category pen_category_from_name(const char *name);
 
+// A type that stands for every class with its tags ("Resize"): the planner
+// chooses the class by the cost of the whole graph. Its name can be no class's.
+struct pen_generic_type {
+    const char *name;  // NULL ends the list
+    const char *summary;
+    const char *tags[3];      // all of which the classes have; NULL-ended
+    struct pen_alias preset;  // of the classes that have such a property
+};
+
+// All of them, by name. Static. Thread: any.
+PEN_API const struct pen_generic_type *pen_generic_types(void);
+// The generic type of that name, or NULL. Thread: any.
+PEN_API const struct pen_generic_type *pen_generic_type_find(const char *name);
+// Write the classes that it stands for into `out` (at most `room`), in
+// alphabetical order, and return how many there are. They have the same pins,
+// by name and number: a class whose pins differ from the first one's is none.
+// Thread: any.
+PEN_API size_t pen_registry_generic_classes(const struct pen_registry *registry,
+                                            const struct pen_generic_type *type,
+                                            const struct pen_module_class **out,
+                                            size_t room);
+
 // Texts made from the tables, to be freed with pen_free(); NULL when out of
 // memory. Thread: any.
 //   describe_text/json  one class: pins, properties, tags
-//   list_json           {modules: [...]} of the given classes
+//   describe_generic_*  a generic type: all that its classes take and give, and
+//                       which they are
+//   list_json           {modules: [...], generic: [...]} of what matches, as
+//                       pen_registry_modules() does; a generic type has the
+//                       tags that it is made of, and the category of its
+//                       classes
 //   schema_json         JSON Schema of pipeline files for this registry
 PEN_API char *pen_describe_text(const struct pen_module_class *cls);
 PEN_API char *pen_describe_json(const struct pen_module_class *cls);
-PEN_API char *pen_registry_list_json(const struct pen_module_class *const *list,
-                                     size_t count);
+PEN_API char *pen_describe_generic_text(const struct pen_registry *registry,
+                                        const struct pen_generic_type *type);
+PEN_API char *pen_describe_generic_json(const struct pen_registry *registry,
+                                        const struct pen_generic_type *type);
+PEN_API char *pen_registry_list_json(const struct pen_registry *registry,
+                                     enum pen_category category,
+                                     const char *const *tags);
 PEN_API char *pen_registry_schema_json(const struct pen_registry *registry);
 
 // Free a text that a function of the library returned; NULL is allowed.

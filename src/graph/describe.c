@@ -39,6 +39,20 @@ static bool is_limited(const struct pen_prop *row)
     return row->min < row->max;
 }
 
+// Which of the classes of a generic type have the row, by name; NULL for all.
+struct rows {
+    const struct pen_prop *row;
+    const uint32_t *known_by;  // NULL: it is one class
+    const struct pen_module_class *const *classes;
+    size_t class_count;
+};
+
+static bool is_partial(const struct rows *rows, size_t i)
+{
+    return rows->known_by &&
+           rows->known_by[i] != (uint32_t)((1ull << rows->class_count) - 1);
+}
+
 // A number of the row's own kind.
 static json_t *number(const struct pen_prop *row, double value)
 {
@@ -119,34 +133,51 @@ static json_t *pins_json(const struct pen_pin *pins)
     return list;
 }
 
-static json_t *props_json(json_t *list, const struct pen_prop *row)
+static json_t *knowing_classes(const struct rows *rows, size_t i)
 {
-    for (; row && row->kind != PEN_PROP_END; row++) {
-        const bool limited = is_limited(row);
-        json_t *prop = json_object();
-        prop = stk_json_with(prop, "name", json_string(row->key));
-        prop = stk_json_with(prop, "type", json_string(kind_name(row->kind)));
-        prop = stk_json_with(prop, "default", default_of(row));
-        prop = stk_json_with(prop, "min",
-                             limited ? number(row, row->min) : json_null());
-        prop = stk_json_with(prop, "max",
-                             limited ? number(row, row->max) : json_null());
-        prop = stk_json_with(prop, "enum",
-                             row->kind == PEN_PROP_ENUM ? choice_names(row)
-                                                        : json_null());
-        prop = stk_json_with(prop, "required",
-                             json_boolean(row->flags & PEN_PROP_REQUIRED));
-        prop = stk_json_with(prop, "unit", text_or_null(row->unit));
-        prop = stk_json_with(prop, "live",
-                             json_boolean(row->flags & PEN_PROP_LIVE));
-        if (row->flags & PEN_PROP_ODD)
-            prop = stk_json_with(prop, "odd", json_true());
-        if (row->flags & (PEN_PROP_PATH_READ | PEN_PROP_PATH_WRITE))
-            prop = stk_json_with(prop, "path",
-                                 json_string(row->flags & PEN_PROP_PATH_READ
-                                                 ? "read"
-                                                 : "write"));
-        prop = stk_json_with(prop, "help", json_string(row->help));
+    json_t *names = json_array();
+    for (size_t k = 0; k < rows->class_count; k++) {
+        if (rows->known_by[i] & 1u << k)
+            names = stk_json_append(names, json_string(rows->classes[k]->name));
+    }
+    return names;
+}
+
+static json_t *prop_json(const struct pen_prop *row)
+{
+    const bool limited = is_limited(row);
+    json_t *prop = json_object();
+    prop = stk_json_with(prop, "name", json_string(row->key));
+    prop = stk_json_with(prop, "type", json_string(kind_name(row->kind)));
+    prop = stk_json_with(prop, "default", default_of(row));
+    prop = stk_json_with(prop, "min",
+                         limited ? number(row, row->min) : json_null());
+    prop = stk_json_with(prop, "max",
+                         limited ? number(row, row->max) : json_null());
+    prop = stk_json_with(prop, "enum",
+                         row->kind == PEN_PROP_ENUM ? choice_names(row)
+                                                    : json_null());
+    prop = stk_json_with(prop, "required",
+                         json_boolean(row->flags & PEN_PROP_REQUIRED));
+    prop = stk_json_with(prop, "unit", text_or_null(row->unit));
+    prop =
+        stk_json_with(prop, "live", json_boolean(row->flags & PEN_PROP_LIVE));
+    if (row->flags & PEN_PROP_ODD)
+        prop = stk_json_with(prop, "odd", json_true());
+    if (row->flags & (PEN_PROP_PATH_READ | PEN_PROP_PATH_WRITE))
+        prop = stk_json_with(
+            prop, "path",
+            json_string(row->flags & PEN_PROP_PATH_READ ? "read" : "write"));
+    return stk_json_with(prop, "help", json_string(row->help));
+}
+
+static json_t *props_json(json_t *list, const struct rows *rows)
+{
+    const struct pen_prop *row = rows->row;
+    for (size_t i = 0; row && row[i].kind != PEN_PROP_END; i++) {
+        json_t *prop = prop_json(&row[i]);
+        if (is_partial(rows, i))
+            prop = stk_json_with(prop, "classes", knowing_classes(rows, i));
         list = stk_json_append(list, prop);
     }
     return list;
@@ -195,23 +226,176 @@ static json_t *availability(json_t *o)
 
 char *pen_describe_json(const struct pen_module_class *cls)
 {
+    const struct rows own = { .row = cls->props };
+    const struct rows base = { .row = stk_base_props() };
     json_t *o = head_json(cls);
     o = stk_json_with(o, "aliases", aliases_json(cls->aliases));
     o = stk_json_with(o, "inputs", pins_json(cls->inputs));
     o = stk_json_with(o, "outputs", pins_json(cls->outputs));
-    o = stk_json_with(
-        o, "properties",
-        props_json(props_json(json_array(), cls->props), stk_base_props()));
+    o = stk_json_with(o, "properties",
+                      props_json(props_json(json_array(), &own), &base));
     return stk_json_dump_new(availability(o));
 }
 
-char *pen_registry_list_json(const struct pen_module_class *const *list,
-                             size_t count)
+// --- generic types ----------------------------------------------------------
+
+// A generic type in a registry: its classes and what they have in all.
+struct family {
+    const struct pen_generic_type *type;
+    const struct pen_module_class *list[STK_MAX_OPTIONS];
+    size_t count;
+    struct stk_arena arena;
+    struct rows rows;
+    const struct pen_pin *inputs, *outputs;
+};
+
+static void find_family(struct family *f, const struct pen_registry *registry,
+                        const struct pen_generic_type *type)
+{
+    f->type = type;
+    f->count =
+        pen_registry_generic_classes(registry, type, f->list, STK_MAX_OPTIONS);
+    if (f->count > STK_MAX_OPTIONS)
+        f->count = STK_MAX_OPTIONS;
+}
+
+// False: out of memory. To be ended with stk_arena_finish() in any case.
+static bool join_family(struct family *f)
+{
+    uint32_t *known_by = NULL;
+    f->rows.row = stk_generic_props(f->list, f->count, &known_by, &f->arena);
+    f->rows.known_by = known_by;
+    f->rows.classes = f->list;
+    f->rows.class_count = f->count;
+    f->inputs = stk_generic_pins(f->list, f->count, true, &f->arena);
+    f->outputs = stk_generic_pins(f->list, f->count, false, &f->arena);
+    return f->rows.row && f->inputs && f->outputs;
+}
+
+static const char *family_category(const struct family *f)
+{
+    return f->count ? pen_category_name(f->list[0]->category) : "transform";
+}
+
+static json_t *options_json(const struct family *f)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < f->count; i++) {
+        const struct pen_module_class *cls = f->list[i];
+        json_t *o = json_object();
+        o = stk_json_with(o, "name", json_string(cls->name));
+        o = stk_json_with(
+            o, "backend",
+            json_string(stk_backend_name(stk_class_backend(cls))));
+        o = stk_json_with(o, "description", json_string(cls->summary));
+        list = stk_json_append(list, o);
+    }
+    return list;
+}
+
+// "no module has the tag function:rotate": why a type cannot be had.
+static void add_reason(struct stk_text *t, const struct pen_generic_type *type)
+{
+    stk_text_addf(t, "no module has the tag %s%s%s yet", type->tags[0],
+                  type->tags[1] ? " and " : "",
+                  type->tags[1] ? type->tags[1] : "");
+}
+
+static json_t *reason_json(const struct family *f)
+{
+    if (f->count)
+        return json_null();
+    struct stk_text t = { 0 };
+    add_reason(&t, f->type);
+    char *text = stk_text_take(&t);
+    json_t *reason = text ? json_string(text) : NULL;
+    pen_free(text);
+    return reason;
+}
+
+static json_t *family_json(const struct family *f)
+{
+    json_t *o = json_object();
+    o = stk_json_with(o, "name", json_string(f->type->name));
+    o = stk_json_with(o, "category", json_string(family_category(f)));
+    o = stk_json_with(o, "version", json_null());
+    o = stk_json_with(o, "description", json_string(f->type->summary));
+    o = stk_json_with(o, "tags", strings_json(f->type->tags));
+    o = stk_json_with(o, "available", json_boolean(f->count > 0));
+    o = stk_json_with(o, "reason", reason_json(f));
+    return stk_json_with(o, "options", options_json(f));
+}
+
+char *pen_describe_generic_json(const struct pen_registry *registry,
+                                const struct pen_generic_type *type)
+{
+    struct family f = { 0 };
+    const struct rows base = { .row = stk_base_props() };
+    find_family(&f, registry, type);
+    json_t *o = NULL;
+    if (join_family(&f)) {
+        o = family_json(&f);
+        o = stk_json_with(o, "aliases", json_array());
+        o = stk_json_with(o, "inputs", pins_json(f.inputs));
+        o = stk_json_with(o, "outputs", pins_json(f.outputs));
+        o = stk_json_with(o, "properties",
+                          props_json(props_json(json_array(), &f.rows), &base));
+    }
+    stk_arena_finish(&f.arena);
+    return stk_json_dump_new(o);
+}
+
+static bool type_has_tags(const struct pen_generic_type *type,
+                          const char *const *tags)
+{
+    for (; tags && *tags; tags++) {
+        const char *const *t = type->tags;
+        while (*t && strcmp(*t, *tags) != 0)
+            t++;
+        if (!*t)
+            return false;
+    }
+    return true;
+}
+
+static json_t *generic_json(const struct pen_registry *registry,
+                            enum pen_category category, const char *const *tags)
+{
+    json_t *list = json_array();
+    for (const struct pen_generic_type *t = pen_generic_types(); t->name; t++) {
+        struct family f = { 0 };
+        find_family(&f, registry, t);
+        if (type_has_tags(t, tags) &&
+            (category == PEN_CATEGORY_NONE ||
+             category == pen_category_from_name(family_category(&f))))
+            list = stk_json_append(list, family_json(&f));
+    }
+    return list;
+}
+
+static bool class_matches(const struct pen_module_class *cls,
+                          enum pen_category category, const char *const *tags)
+{
+    for (; tags && *tags; tags++) {
+        if (!stk_class_has_tag(cls, *tags))
+            return false;
+    }
+    return category == PEN_CATEGORY_NONE || cls->category == category;
+}
+
+char *pen_registry_list_json(const struct pen_registry *registry,
+                             enum pen_category category,
+                             const char *const *tags)
 {
     json_t *modules = json_array();
-    for (size_t i = 0; i < count; i++)
-        modules = stk_json_append(modules, availability(head_json(list[i])));
-    return stk_json_dump_new(stk_json_with(json_object(), "modules", modules));
+    const struct pen_module_class *cls;
+    for (size_t i = 0; (cls = stk_registry_at(registry, i)); i++) {
+        if (class_matches(cls, category, tags))
+            modules = stk_json_append(modules, availability(head_json(cls)));
+    }
+    json_t *o = stk_json_with(json_object(), "modules", modules);
+    return stk_json_dump_new(
+        stk_json_with(o, "generic", generic_json(registry, category, tags)));
 }
 
 // --- describe as text -------------------------------------------------------
@@ -264,27 +448,38 @@ static void add_default(struct stk_text *t, const struct pen_prop *row)
     json_decref(value);
 }
 
-static void add_props(struct stk_text *t, const struct pen_prop *row)
+static void add_prop(struct stk_text *t, const struct pen_prop *row)
 {
-    for (; row && row->kind != PEN_PROP_END; row++) {
-        stk_text_addf(t, "  %-24s %s", row->key, kind_name(row->kind));
-        if (is_limited(row)) {
-            char min[32], max[32];
-            stk_number_text(row->min, min);
-            stk_number_text(row->max, max);
-            stk_text_addf(t, " %s..%s", min, max);
+    stk_text_addf(t, "  %-24s %s", row->key, kind_name(row->kind));
+    if (is_limited(row)) {
+        char min[32], max[32];
+        stk_number_text(row->min, min);
+        stk_number_text(row->max, max);
+        stk_text_addf(t, " %s..%s", min, max);
+    }
+    if (row->unit)
+        stk_text_addf(t, " %s", row->unit);
+    if (row->flags & PEN_PROP_ODD)
+        stk_text_add(t, " odd");
+    if (row->kind == PEN_PROP_ENUM) {
+        stk_text_add(t, " ");
+        add_names(t, choice_names(row), "|");
+    }
+    add_default(t, row);
+    if (row->flags & PEN_PROP_LIVE)
+        stk_text_add(t, " (live)");
+}
+
+static void add_props(struct stk_text *t, const struct rows *rows)
+{
+    const struct pen_prop *row = rows->row;
+    for (size_t i = 0; row && row->kind != PEN_PROP_END; row++, i++) {
+        add_prop(t, row);
+        if (is_partial(rows, i)) {
+            stk_text_add(t, " (");
+            add_names(t, knowing_classes(rows, i), ", ");
+            stk_text_add(t, " only)");
         }
-        if (row->unit)
-            stk_text_addf(t, " %s", row->unit);
-        if (row->flags & PEN_PROP_ODD)
-            stk_text_add(t, " odd");
-        if (row->kind == PEN_PROP_ENUM) {
-            stk_text_add(t, " ");
-            add_names(t, choice_names(row), "|");
-        }
-        add_default(t, row);
-        if (row->flags & PEN_PROP_LIVE)
-            stk_text_add(t, " (live)");
         stk_text_addf(t, "\n      %s\n", row->help);
         for (const struct pen_choice *c = row->choices; c && c->name; c++) {
             if (c->help)
@@ -293,17 +488,22 @@ static void add_props(struct stk_text *t, const struct pen_prop *row)
     }
 }
 
+static void add_tags(struct stk_text *t, const char *const *tags)
+{
+    if (!tags || !*tags)
+        return;
+    stk_text_add(t, "  tags     ");
+    add_names(t, strings_json(tags), ", ");
+    stk_text_add(t, "\n");
+}
+
 char *pen_describe_text(const struct pen_module_class *cls)
 {
     struct stk_text t = { 0 };
     stk_text_addf(&t, "%s - %s\n", cls->name, cls->summary);
     stk_text_addf(&t, "  %s, version %s\n", pen_category_name(cls->category),
                   cls->version);
-    if (cls->tags && *cls->tags) {
-        stk_text_add(&t, "  tags     ");
-        add_names(&t, strings_json(cls->tags), ", ");
-        stk_text_add(&t, "\n");
-    }
+    add_tags(&t, cls->tags);
     for (const struct pen_alias *a = cls->aliases; a && a->name; a++) {
         stk_text_addf(&t, "  alias    %s", a->name);
         if (a->key)
@@ -313,8 +513,39 @@ char *pen_describe_text(const struct pen_module_class *cls)
     add_pins(&t, cls->inputs, "input");
     add_pins(&t, cls->outputs, "output");
     stk_text_add(&t, "\nproperties\n");
-    add_props(&t, cls->props);
-    add_props(&t, stk_base_props());
+    add_props(&t, &(struct rows){ .row = cls->props });
+    add_props(&t, &(struct rows){ .row = stk_base_props() });
+    return stk_text_take(&t);
+}
+
+char *pen_describe_generic_text(const struct pen_registry *registry,
+                                const struct pen_generic_type *type)
+{
+    struct family f = { 0 };
+    struct stk_text t = { 0 };
+    find_family(&f, registry, type);
+    if (!join_family(&f)) {
+        stk_arena_finish(&f.arena);
+        return NULL;
+    }
+    stk_text_addf(&t, "%s - %s\n  %s; the planner chooses the class\n",
+                  type->name, type->summary, family_category(&f));
+    add_tags(&t, type->tags);
+    for (size_t i = 0; i < f.count; i++)
+        stk_text_addf(&t, "  option   %s (%s): %s\n", f.list[i]->name,
+                      stk_backend_name(stk_class_backend(f.list[i])),
+                      f.list[i]->summary);
+    if (!f.count) {
+        stk_text_add(&t, "  not available: ");
+        add_reason(&t, type);
+        stk_text_add(&t, "\n");
+    }
+    add_pins(&t, f.inputs, "input");
+    add_pins(&t, f.outputs, "output");
+    stk_text_add(&t, "\nproperties\n");
+    add_props(&t, &f.rows);
+    add_props(&t, &(struct rows){ .row = stk_base_props() });
+    stk_arena_finish(&f.arena);
     return stk_text_take(&t);
 }
 
@@ -399,43 +630,53 @@ static json_t *closed_object(json_t *properties)
     return stk_json_with(s, "properties", properties);
 }
 
-static json_t *required_keys(const struct pen_module_class *cls,
-                             const struct pen_alias *alias)
+static json_t *required_keys(const struct pen_prop *rows,
+                             const struct pen_alias *preset)
 {
     json_t *keys = json_array();
-    for (const struct pen_prop *row = cls->props;
-         row && row->kind != PEN_PROP_END; row++) {
-        const bool preset =
-            alias && alias->key && strcmp(alias->key, row->key) == 0;
-        if ((row->flags & PEN_PROP_REQUIRED) && !preset)
+    for (const struct pen_prop *row = rows; row && row->kind != PEN_PROP_END;
+         row++) {
+        const bool is_preset =
+            preset && preset->key && strcmp(preset->key, row->key) == 0;
+        if ((row->flags & PEN_PROP_REQUIRED) && !is_preset)
             keys = stk_json_append(keys, json_string(row->key));
     }
     return keys;
 }
 
-// {"if": the type is `name`, "then": its props are these}.
-static json_t *type_rule(const struct pen_module_class *cls,
-                         const struct pen_alias *alias)
+// A module works where its class does, or where the type can be told to.
+static json_t *backend_schema(unsigned backends)
 {
-    json_t *type = stk_json_with(json_object(), "const",
-                                 json_string(alias ? alias->name : cls->name));
+    const struct pen_prop *row = stk_prop_find(stk_base_props(), "backend");
+    json_t *names = json_array();
+    for (const struct pen_choice *c = row->choices; c->name; c++) {
+        if (c->value == STK_BACKEND_AUTO || (backends & 1u << c->value))
+            names = stk_json_append(names, json_string(c->name));
+    }
+    return stk_json_with(row_schema(row), "enum", names);
+}
+
+// {"if": the type is `name`, "then": its props are these}.
+static json_t *type_rule(const char *name, const struct pen_prop *own,
+                         const struct pen_alias *preset, unsigned backends)
+{
+    json_t *type = stk_json_with(json_object(), "const", json_string(name));
     json_t *condition =
         stk_json_with(json_object(), "properties",
                       stk_json_with(json_object(), "type", type));
 
     json_t *rows =
-        row_schemas(row_schemas(json_object(), cls->props), stk_base_props());
-    if (alias && alias->key) {
-        // Only the preset value itself does not contradict the alias.
-        for (const struct pen_prop *row = cls->props; row->kind; row++) {
-            if (strcmp(row->key, alias->key) == 0 && row->kind == PEN_PROP_ENUM)
-                rows = stk_json_with(rows, row->key,
-                                     stk_json_with(json_object(), "const",
-                                                   json_string(alias->value)));
-        }
-    }
+        row_schemas(row_schemas(json_object(), own), stk_base_props());
+    rows = stk_json_with(rows, "backend", backend_schema(backends));
+    const struct pen_prop *set =
+        preset && preset->key ? stk_prop_find(own, preset->key) : NULL;
+    // Only the preset value itself does not contradict the type.
+    if (set && set->kind == PEN_PROP_ENUM)
+        rows = stk_json_with(
+            rows, set->key,
+            stk_json_with(json_object(), "const", json_string(preset->value)));
     json_t *props = closed_object(rows);
-    json_t *keys = required_keys(cls, alias);
+    json_t *keys = required_keys(own, preset);
     const bool needed = json_array_size(keys) > 0;
     props = stk_json_with(props, "required", keys);
 
@@ -447,17 +688,41 @@ static json_t *type_rule(const struct pen_module_class *cls,
     return stk_json_with(rule, "then", then);
 }
 
+static json_t *generic_rule(struct family *f)
+{
+    unsigned backends = 0;
+    for (size_t i = 0; i < f->count; i++)
+        backends |= 1u << stk_class_backend(f->list[i]);
+    json_t *rule = NULL;
+    if (join_family(f))
+        rule =
+            type_rule(f->type->name, f->rows.row, &f->type->preset, backends);
+    stk_arena_finish(&f->arena);
+    return rule;
+}
+
 static json_t *module_schema(const struct pen_registry *registry)
 {
     json_t *names = json_array(), *rules = json_array();
     const struct pen_module_class *cls;
     for (size_t i = 0; (cls = stk_registry_at(registry, i)); i++) {
+        const unsigned backends = 1u << stk_class_backend(cls);
         names = stk_json_append(names, json_string(cls->name));
-        rules = stk_json_append(rules, type_rule(cls, NULL));
+        rules = stk_json_append(
+            rules, type_rule(cls->name, cls->props, NULL, backends));
         for (const struct pen_alias *a = cls->aliases; a && a->name; a++) {
             names = stk_json_append(names, json_string(a->name));
-            rules = stk_json_append(rules, type_rule(cls, a));
+            rules = stk_json_append(
+                rules, type_rule(a->name, cls->props, a, backends));
         }
+    }
+    for (const struct pen_generic_type *t = pen_generic_types(); t->name; t++) {
+        struct family f = { 0 };
+        find_family(&f, registry, t);
+        if (!f.count)
+            continue;
+        names = stk_json_append(names, json_string(t->name));
+        rules = stk_json_append(rules, generic_rule(&f));
     }
     json_t *properties = json_object();
     properties = stk_json_with(properties, "type",

@@ -36,6 +36,8 @@ bool stk_issues_failed(const struct pen_issues *issues);
 PEN_NODISCARD enum pen_status stk_issues_status(const struct pen_issues *issues,
                                                 size_t before,
                                                 struct pen_error *err);
+// Append copies of those issues of `from` that `to` has not got.
+void stk_issues_merge(struct pen_issues *to, const struct pen_issues *from);
 // The list as an array (new reference; NULL: out of memory). `issues` may be
 // NULL.
 json_t *stk_issues_json(const struct pen_issues *issues);
@@ -126,6 +128,21 @@ size_t stk_props_parse(const struct pen_prop *table, void *params,
                        const char *pointer, const struct pen_description *desc,
                        struct stk_arena *arena, struct pen_issues *issues,
                        const char *type_name);
+// The same for one of the classes that a generic type stands for: what it does
+// not know is no error where another one knows it and the value is what that
+// one has anyway. Names are looked for among the properties of all.
+struct stk_props_job {
+    const struct pen_prop *table;
+    json_t *props;
+    const char *pointer, *type_name;
+    const struct pen_module_class *const *classes;  // NULL: a plain type
+    size_t class_count;
+    const struct pen_alias *preset;  // of the type; NULL: none
+};
+size_t stk_props_read(const struct stk_props_job *job, void *params,
+                      struct stk_base_params *base_params,
+                      const struct pen_description *desc,
+                      struct stk_arena *arena, struct pen_issues *issues);
 // Whether `text` is a policy: "stop", "drop", "retry:n".
 bool stk_on_error_valid(const char *text);
 // The table of base properties (offsets into struct stk_base_params).
@@ -153,6 +170,31 @@ PEN_NODISCARD enum pen_status stk_registry_new(struct pen_registry **out,
 // Class number `i` in alphabetical order, or NULL.
 const struct pen_module_class *stk_registry_at(const struct pen_registry *r,
                                                size_t i);
+bool stk_class_has_tag(const struct pen_module_class *cls, const char *tag);
+// Where a class works: by its tag, else by its flags.
+enum stk_backend stk_class_backend(const struct pen_module_class *cls);
+const char *stk_backend_name(enum stk_backend backend);  // "cpu", "cuda"
+// The generic type that stands for the class, or NULL.
+const struct pen_generic_type *
+stk_registry_generic_of(const struct pen_registry *r,
+                        const struct pen_module_class *cls);
+
+// --- generic types ----------------------------------------------------------
+
+// A type stands for at most so many classes, the first ones by name.
+enum { STK_MAX_OPTIONS = 32 };
+
+// The properties of all classes as one table: what any of them takes. Of rows
+// that differ in kind the first one's is taken; what one class need not be
+// given is not required. `known_by` gets which classes have the row, as bits.
+// NULL: out of memory.
+struct pen_prop *stk_generic_props(const struct pen_module_class *const *list,
+                                   size_t count, uint32_t **known_by,
+                                   struct stk_arena *arena);
+// Likewise the pins, inputs or outputs.
+struct pen_pin *stk_generic_pins(const struct pen_module_class *const *list,
+                                 size_t count, bool inputs,
+                                 struct stk_arena *arena);
 
 // --- the checked graph ------------------------------------------------------
 
@@ -171,6 +213,9 @@ struct stk_node {
     // follows are those of the first; the planner chooses.
     const struct stk_option *options;
     uint32_t option_count;
+    // Of a generic type: its classes that are no options here, with the reason
+    // of each ("CCNPPI: ..."); "" if there are none.
+    const char *left_out;
     const struct pen_module_class *cls;
     void *params;
     struct stk_base_params base;

@@ -214,6 +214,30 @@ void stk_issues_append(struct pen_issues *to, const struct pen_issues *from)
     to->failed |= from->failed;
 }
 
+static bool has_issue(const struct pen_issues *issues,
+                      const struct pen_issue *issue)
+{
+    for (size_t i = 0; i < issues->count; i++) {
+        const struct pen_issue *other = &issues->items[i];
+        if (strcmp(other->code, issue->code) == 0 &&
+            strcmp(other->pointer, issue->pointer) == 0 &&
+            strcmp(other->message, issue->message) == 0)
+            return true;
+    }
+    return false;
+}
+
+void stk_issues_merge(struct pen_issues *to, const struct pen_issues *from)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        struct pen_issue issue = from->items[i];
+        if (!has_issue(to, &issue))
+            add(to, &issue, from->items[i].code, issue.pointer,
+                issue.suggestion, stk_arena_strdup(&to->arena, issue.message));
+    }
+    to->failed |= from->failed;
+}
+
 enum pen_status stk_issues_status(const struct pen_issues *issues,
                                   size_t before, struct pen_error *err)
 {

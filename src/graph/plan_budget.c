@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner.h"
+
 enum { USERS = 3, WORKSPACE = PEN_MAX_PINS };
 
 struct user {

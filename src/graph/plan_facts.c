@@ -14,7 +14,6 @@
 struct stk_plan_parts stk_plan_parts(const struct pen_plan *plan)
 {
     struct stk_plan_parts parts = { 0 };
-    int64_t sum = 0;
     for (uint32_t n = 0; n < plan->node_count; n++) {
         const struct stk_plan_node *node = &plan->nodes[n];
         int64_t *part =
@@ -34,10 +33,7 @@ struct stk_plan_parts stk_plan_parts(const struct pen_plan *plan)
             break;
         }
         *part = stk_cost_sum(*part, node->cost_ns);
-        sum = stk_cost_sum(sum, node->cost_ns);
     }
-    if (plan->cost_ns > sum)
-        parts.once = plan->cost_ns - sum;
     return parts;
 }
 

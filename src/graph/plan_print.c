@@ -252,7 +252,6 @@ static void print_cost(const struct pen_plan *plan, struct stk_cells *c)
         { "on the device", parts.device },
         { "copies on the device", parts.d2d },
         { "to the host", parts.d2h },
-        { "once, spread over the frames", parts.once },
     };
     const bool known = plan->unknown == 0;
     char cost[32] = "?";

@@ -61,7 +61,6 @@ void stk_cells_end(struct stk_cells *c);
 // Nanoseconds of a frame by what does the work.
 struct stk_plan_parts {
     int64_t h2d, d2h, d2d, device, host;
-    int64_t once;  // what is done once, spread over the frames
 };
 struct stk_plan_parts stk_plan_parts(const struct pen_plan *plan);
 

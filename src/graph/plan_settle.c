@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner.h"
+
 // What a change overwrote, so that a refusal leaves the plan as it was.
 struct saved_node {
     uint32_t number;

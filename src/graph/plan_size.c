@@ -1,17 +1,45 @@
 // How many frames and bytes the pools hold, what a plan needs at its peak and
 // moves per frame.
 //
-// Blocks of a pool: what its slowest consumer has not taken yet (the deepest
-// edge; a consumer that passes frames on adds what waits behind it), one frame
-// in the hands of each consumer, one being produced, and one more where the
-// device reads or writes pinned blocks or DMABUFs, which come back only when
-// that is done. Two consumers never hold more than the deeper of their queues:
-// a producer goes on only when both have room, so their frames overlap.
+// Blocks of a pool: as many as the runtime can have in use at once, and no
+// more, so that a producer finds one whenever its consumers have room, and none
+// is there for nothing. It follows from what an actor does (actor.c):
+//
+// 1. A producer begins a frame only when each queue behind it has a place,
+//    which nobody else fills: the frame being made is one of those that the
+//    queue may hold.
+// 2. It gives the frame to all its queues at once, so a queue of depth d holds
+//    the newest frames in a row, at most d with the one being made. What the
+//    consumer has in its hands is the one before those: d + 1 in a row. Of
+//    several consumers the slowest holds what the others hold as well.
+// 3. Who passes frames on takes one only when there is a place behind it. So
+//    the frames in front of it, in its hands and behind it are one row too, as
+//    long as both queues and the last consumer's hands.
+// 4. A queue that drops does not hold its producer back. One that drops the
+//    oldest holds the newest d in a row, but what was taken from it may be of
+//    any age; one that drops the newest holds frames of any age. Those are
+//    strays, and add up.
+//
+// Where modules that pass frames on give some up, two branches may hold
+// different ones, together more than the longer row; and a module may keep a
+// frame after its call. Then the producer waits for a block.
+//
+// It does not wait for ever, nor for a place. Every number of a source is on
+// each edge behind it once, as a frame or a gap, and each module takes one item
+// of each input for one of each output: a marked graph. Its tokens are the
+// items on the edges, the free places, which go from consumer to producer, and
+// the free blocks, which go from the last consumers to the producer. How many
+// there are on a ring never changes, and the graph stands still only if a ring
+// has none. The edges alone make no ring, so each has places or blocks in it,
+// of which there is at least one at the start. So no depths stop branches that
+// meet again, however long they are.
 
 #include "plan_size.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "planner.h"
 
 // More than any real frame costs; sums of a million modules do not overflow.
 #define MAX_COST (INT64_C(1) << 42)
@@ -37,36 +65,105 @@ static uint32_t pin_edges(const struct pen_plan *plan, uint32_t node,
     return e;
 }
 
-// `passed` holds, by node, how many frames of its input wait behind it.
+// The frames of a pool that may be behind an output, or behind the inputs of a
+// module that passes frames on.
+struct behind {
+    uint32_t row;     // in a row that ends with the newest, without the one in
+                      // front of it that the last consumer has in its hands
+    uint32_t strays;  // others
+    bool device;      // the device reads them
+};
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static struct behind behind_edge(const struct pen_plan *plan,
+                                 const struct stk_plan_edge *edge,
+                                 const struct behind *beyond)
+{
+    const uint32_t taken = sum(beyond->row, sum(1, beyond->strays));
+    struct behind b = {
+        .device = beyond->device ||
+                  (plan->nodes[edge->to].cls->flags & PEN_CLASS_CUDA),
+    };
+    switch (edge->policy) {
+    case STK_BLOCK:
+        b.row = sum(edge->depth, beyond->row);
+        b.strays = beyond->strays;
+        break;
+    case STK_DROP_OLDEST:
+        b.row = edge->depth;
+        b.strays = taken;
+        break;
+    case STK_DROP_NEWEST:
+        b.strays = sum(edge->depth, taken);
+        break;
+    }
+    return b;
+}
+
+static void add_behind(struct behind *to, const struct behind *more)
+{
+    to->row = larger(to->row, more->row);
+    to->strays = sum(to->strays, more->strays);
+    to->device = to->device || more->device;
+}
+
+bool stk_plan_streamed(const struct pen_plan *plan,
+                       const struct stk_plan_node *node,
+                       const struct stk_plan_output *o)
+{
+    if (!(node->cls->flags & PEN_CLASS_CUDA))
+        return false;
+    if (o->mem == PEN_MEM_CUDA_DEVICE || o->kind == STK_DMABUF_CUDA)
+        return true;
+    const bool reached = o->mem == PEN_MEM_HOST_PINNED ||
+                         (o->kind == STK_DMABUF_HOST &&
+                          (plan->profile.dmabuf & PEN_DMABUF_IMPORT));
+    // A bridge writes what the host reaches too by a copy on the stream. Any
+    // other module may write it on the host.
+    return reached && (node->cls->flags & PEN_CLASS_BRIDGE);
+}
+
+// Blocks that the host cannot write yet although nobody has them any more: the
+// device reads one, and the next, so that it need not wait for the host in
+// between. What is written on the stream itself may be written at once.
+static uint32_t in_flight(const struct pen_plan *plan,
+                          const struct stk_plan_node *node,
+                          const struct stk_plan_output *o, bool device)
+{
+    const bool shared =
+        o->mem == PEN_MEM_HOST_PINNED || o->mem == PEN_MEM_DMABUF;
+    // The ring in front of a staged upload is that already.
+    if (!device || !shared || node->staged || stk_plan_streamed(plan, node, o))
+        return 0;
+    return STK_STAGING_BLOCKS;
+}
+
+// `behind` holds, by node, what may be behind those that pass frames on.
 static void count_blocks(struct pen_plan *plan, uint32_t number,
-                         uint32_t *passed)
+                         struct behind *behind)
 {
     struct stk_plan_node *node = &plan->nodes[number];
     for (uint32_t pin = 0; pin < node->outputs; pin++) {
         struct stk_plan_output *o = &node->output[pin];
-        uint32_t e, deepest = 0, held = 0;
-        bool device = node->cls->flags & PEN_CLASS_CUDA;
+        struct behind all = { 0 };
+        uint32_t e;
         const uint32_t end = pin_edges(plan, number, pin, &e);
         for (; e < end; e++) {
             const struct stk_plan_edge *edge = &plan->edges[e];
-            const struct stk_plan_node *to = &plan->nodes[edge->to];
-            // What waits in a staging ring is one of the frames at work.
-            const uint32_t waits =
-                sum(node->staged ? 0 : edge->depth, passed[edge->to]);
-            if (waits > deepest)
-                deepest = waits;
-            held = sum(held, 1);
-            device = device || (to->cls->flags & PEN_CLASS_CUDA);
+            const struct behind one =
+                behind_edge(plan, edge, &behind[edge->to]);
+            add_behind(&all, &one);
         }
-        held = sum(held, deepest);
-        if (node->forwards && held > passed[number])
-            passed[number] = held;
+        if (node->forwards)
+            add_behind(&behind[number], &all);
         if (stk_node_hands_through(plan, node))
             continue;
-        o->blocks = sum(held, 1);
-        if ((o->mem == PEN_MEM_HOST_PINNED || o->mem == PEN_MEM_DMABUF) &&
-            device && !node->staged)
-            o->blocks = sum(o->blocks, 1);
+        o->blocks = sum(sum(all.row, 1), all.strays);
+        o->blocks = sum(o->blocks, in_flight(plan, node, o, all.device));
     }
 }
 
@@ -234,14 +331,15 @@ void stk_plan_node_workspace(const struct pen_plan *plan,
 
 enum pen_status stk_plan_size(struct pen_plan *plan, struct pen_error *err)
 {
-    uint32_t *passed = calloc((size_t)plan->node_count + 1, sizeof(*passed));
+    struct behind *behind =
+        calloc((size_t)plan->node_count + 1, sizeof(*behind));
     struct stk_plan_totals t = { 0 };
     enum pen_status st = PEN_OK;
-    if (!passed)
+    if (!behind)
         return stk_plan_no_memory(err);
     for (uint32_t n = plan->node_count; n-- > 0;)
-        count_blocks(plan, n, passed);
-    free(passed);
+        count_blocks(plan, n, behind);
+    free(behind);
     plan->h2d_per_frame = plan->d2h_per_frame = plan->h2h_per_frame = 0;
     for (uint32_t n = 0; n < plan->node_count && st == PEN_OK; n++) {
         struct stk_plan_node *node = &plan->nodes[n];

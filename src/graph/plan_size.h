@@ -3,9 +3,9 @@
 
 // What plan_size.c, plan_budget.c and plan_settle.c share: what a plan holds
 // and moves, added up node by node, so that a node can be taken out of the sum
-// and put back with another size.
+// and put back with another size. And what the runtime has to know of it.
 
-#include "planner.h"
+#include "plan.h"
 
 struct stk_plan_totals {
     uint64_t peak[PEN_MEM_COUNT];
@@ -33,5 +33,11 @@ void stk_plan_node_workspace(const struct pen_plan *plan,
 // Bytes that the workspace of a node takes.
 uint64_t stk_plan_workspace_bytes(const struct stk_plan_node *node,
                                   enum pen_mem_type mem);
+
+// Whether a pool's blocks are first written by work on the stream, not by the
+// host.
+bool stk_plan_streamed(const struct pen_plan *plan,
+                       const struct stk_plan_node *node,
+                       const struct stk_plan_output *o);
 
 #endif  // STK_PLAN_SIZE_H

@@ -9,6 +9,13 @@
 
 #include "graph.h"
 
+static const struct pen_choice backends[] = {
+    { "auto", STK_BACKEND_AUTO, NULL },
+    { "cpu", STK_BACKEND_CPU, NULL },
+    { "cuda", STK_BACKEND_CUDA, NULL },
+    { 0 },
+};
+
 // clang-format off
 #define P struct stk_base_params
 static const struct pen_prop base_props[] = {
@@ -18,6 +25,9 @@ static const struct pen_prop base_props[] = {
     PEN_STRING(P, on_error, "onError", "stop",
                "What happens when a frame fails: stop, drop (the frame is "
                "counted) or retry:n."),
+    PEN_ENUM(P, backend, "backend", STK_BACKEND_AUTO, backends,
+             "Where the module works; auto lets the planner choose among the "
+             "classes that the type stands for."),
     PEN_PROPS_END,
 };
 #undef P
@@ -528,24 +538,44 @@ bool stk_on_error_valid(const char *text)
 
 // --- a whole object ---------------------------------------------------------
 
-struct both_tables {
-    const struct pen_prop *table, *base;
-};
-
+// Key number `i` among all that could be meant: of the class, or those that the
+// type stands for, and of every module.
 static const char *next_key(const void *cookie, size_t i)
 {
-    const struct both_tables *t = cookie;
-    for (const struct pen_prop *row = t->table;
-         row && row->kind != PEN_PROP_END; row++) {
-        if (i-- == 0)
-            return row->key;
+    const struct stk_props_job *job = cookie;
+    const struct pen_prop *table = job->class_count ? NULL : job->table;
+    for (size_t k = 0;; k++) {
+        for (; table && table->kind != PEN_PROP_END; table++) {
+            if (i-- == 0)
+                return table->key;
+        }
+        if (k == job->class_count)
+            break;
+        table = job->classes[k]->props;
     }
-    return i < sizeof(base_props) / sizeof(base_props[0]) ? t->base[i].key
+    return i < sizeof(base_props) / sizeof(base_props[0]) ? base_props[i].key
                                                           : NULL;
 }
 
-static void unknown_key(const struct pen_prop *table, const char *key,
-                        const char *type_name, struct complaint *c)
+static void list_keys(const struct stk_props_job *job, char *text, size_t size)
+{
+    size_t n = 0;
+    const char *name;
+    text[0] = 0;
+    for (size_t i = 0; (name = next_key(job, i)) && n < size - 4; i++) {
+        size_t k = 0;
+        while (k < i && strcmp(next_key(job, k), name) != 0)
+            k++;
+        if (k == i)
+            n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "",
+                                  name);
+    }
+    if (n >= size)
+        strcpy(text + size - 4, "...");
+}
+
+static void unknown_key(const struct stk_props_job *job, const char *key,
+                        struct complaint *c)
 {
     char brief[80];
     snprintf(brief, sizeof(brief), "%.70s", key);
@@ -557,26 +587,70 @@ static void unknown_key(const struct pen_prop *table, const char *key,
             return;
         }
     }
-    const struct both_tables tables = { table, base_props };
-    const char *nearest = stk_nearest(key, next_key, &tables);
+    const char *nearest = stk_nearest(key, next_key, job);
     if (nearest) {
         complain(c, "E200", "%s has no property %s; did you mean %s?",
-                 type_name, brief, nearest);
+                 job->type_name, brief, nearest);
         suggest(c, "\"%s\"", nearest);
         return;
     }
     char list[256];
-    size_t n = 0;
-    const char *name;
-    list[0] = 0;
-    for (size_t i = 0; (name = next_key(&tables, i)) && n < sizeof(list) - 4;
-         i++)
-        n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", n ? ", " : "",
-                              name);
-    if (n >= sizeof(list))
-        strcpy(list + sizeof(list) - 4, "...");
+    list_keys(job, list, sizeof(list));
     complain(c, "E200", "%s has no property %s; its properties are %s",
-             type_name, brief, list);
+             job->type_name, brief, list);
+}
+
+// Whether the value is what the property has anyway.
+static bool is_default(const struct pen_prop *row, const json_t *value,
+                       struct stk_arena *arena)
+{
+    union {
+        bool b;
+        int32_t i;
+        double f;
+        const char *s;
+        struct pen_rational r;
+    } given = { 0 }, usual = { 0 };
+    struct pen_prop at_zero = *row;
+    struct complaint c = { 0 };
+    if (row->flags & PEN_PROP_REQUIRED)
+        return false;
+    at_zero.offset = 0;
+    convert(&at_zero, value, &given, arena, &c);
+    set_default(&at_zero, &usual);
+    if (c.code || c.nomem)
+        return false;
+    json_t *a = stk_prop_get_json(&at_zero, &given);
+    json_t *b = stk_prop_get_json(&at_zero, &usual);
+    const bool same = a && b && json_equal(a, b);
+    json_decref(a);
+    json_decref(b);
+    return same;
+}
+
+// A property that the class does not know, but another one that the type stands
+// for. With the value that it has there anyway it says nothing.
+static bool is_idle_elsewhere(const struct stk_props_job *job, const char *key,
+                              const json_t *value, struct stk_arena *arena,
+                              struct complaint *c)
+{
+    const struct pen_module_class *knows = NULL;
+    const char *text = json_string_value(value);
+    const bool preset =
+        job->preset && job->preset->key && strcmp(job->preset->key, key) == 0;
+    const bool said = preset && text && strcmp(job->preset->value, text) == 0;
+    bool idle = true;
+    for (size_t i = 0; i < job->class_count; i++) {
+        const struct pen_prop *row = stk_prop_find(job->classes[i]->props, key);
+        if (!row)
+            continue;
+        knows = job->classes[i];
+        idle = idle && (preset ? said : is_default(row, value, arena));
+    }
+    if (knows && !idle)
+        complain(c, "E200", "%s has the property %s only as %s", job->type_name,
+                 key, knows->name);
+    return knows;
 }
 
 static void missing_key(const struct pen_prop *row, const char *type_name,
@@ -619,15 +693,30 @@ static void tell(struct complaint *c, const char *pointer, const char *key,
     stk_arena_finish(&arena);
 }
 
-size_t stk_props_parse(const struct pen_prop *table, void *params,
-                       struct stk_base_params *base_params, json_t *props,
-                       const char *pointer, const struct pen_description *desc,
-                       struct stk_arena *arena, struct pen_issues *issues,
-                       const char *type_name)
+static void read_base(const struct pen_prop *row, const json_t *value,
+                      struct stk_base_params *base, struct stk_arena *arena,
+                      struct complaint *c)
+{
+    const char *text = json_string_value(value);
+    convert(row, value, base, arena, c);
+    if (c->code && text && strcmp(text, "gpu") == 0 &&
+        strcmp(row->key, "backend") == 0)
+        suggest(c, "\"backend\": \"cuda\"");
+    if (c->code || c->nomem || parse_on_error(base->on_error, base))
+        return;
+    complain(c, "E203", "onError: \"%.60s\" is not one of stop, drop, retry:n",
+             base->on_error);
+    suggest(c, "\"onError\": \"stop\"");
+}
+
+size_t stk_props_read(const struct stk_props_job *job, void *params,
+                      struct stk_base_params *base_params,
+                      const struct pen_description *desc,
+                      struct stk_arena *arena, struct pen_issues *issues)
 {
     size_t errors = 0;
-    for (const struct pen_prop *row = table; row && row->kind != PEN_PROP_END;
-         row++)
+    for (const struct pen_prop *row = job->table;
+         row && row->kind != PEN_PROP_END; row++)
         set_default(row, params);
     for (const struct pen_prop *row = base_props; row->kind != PEN_PROP_END;
          row++)
@@ -637,42 +726,48 @@ size_t stk_props_parse(const struct pen_prop *table, void *params,
 
     const char *key;
     json_t *value;
-    json_object_foreach (props, key, value) {
+    json_object_foreach (job->props, key, value) {
         if (key[0] == '#')
             continue;
         struct complaint c = { 0 };
-        const struct pen_prop *row = stk_prop_find(table, key);
+        const struct pen_prop *row = stk_prop_find(job->table, key);
         const struct pen_prop *base =
             row ? NULL : stk_prop_find(base_props, key);
-        if (row) {
+        if (row)
             convert(row, value, params, arena, &c);
-        } else if (base) {
-            convert(base, value, base_params, arena, &c);
-            if (!c.code && !c.nomem &&
-                !parse_on_error(base_params->on_error, base_params)) {
-                complain(&c, "E203",
-                         "onError: \"%.60s\" is not one of stop, drop, "
-                         "retry:n",
-                         base_params->on_error);
-                suggest(&c, "\"onError\": \"stop\"");
-            }
-        } else {
-            unknown_key(table, key, type_name, &c);
-        }
-        tell(&c, pointer, key, desc, issues, &errors);
+        else if (base)
+            read_base(base, value, base_params, arena, &c);
+        else if (!is_idle_elsewhere(job, key, value, arena, &c))
+            unknown_key(job, key, &c);
+        tell(&c, job->pointer, key, desc, issues, &errors);
     }
-    for (const struct pen_prop *row = table; row && row->kind != PEN_PROP_END;
-         row++) {
+    for (const struct pen_prop *row = job->table;
+         row && row->kind != PEN_PROP_END; row++) {
         if (!(row->flags & PEN_PROP_REQUIRED) ||
-            json_object_get(props, row->key))
+            json_object_get(job->props, row->key))
             continue;
         struct complaint c = { 0 };
-        missing_key(row, type_name, &c);
-        tell(&c, pointer, row->key, desc, issues, &errors);
+        missing_key(row, job->type_name, &c);
+        tell(&c, job->pointer, row->key, desc, issues, &errors);
     }
     if (!parse_on_error(base_params->on_error, base_params))
         parse_on_error("stop", base_params);
     return errors;
+}
+
+size_t stk_props_parse(const struct pen_prop *table, void *params,
+                       struct stk_base_params *base_params, json_t *props,
+                       const char *pointer, const struct pen_description *desc,
+                       struct stk_arena *arena, struct pen_issues *issues,
+                       const char *type_name)
+{
+    const struct stk_props_job job = {
+        .table = table,
+        .props = props,
+        .pointer = pointer,
+        .type_name = type_name,
+    };
+    return stk_props_read(&job, params, base_params, desc, arena, issues);
 }
 
 // --- single properties ------------------------------------------------------

@@ -21,6 +21,7 @@ struct pen_registry {
     size_t count;
     struct entry *entries;  // all names, alphabetical
     size_t entry_count;
+    uint32_t generic;  // types that have a class, by their number, as bits
 };
 
 enum pen_status stk_registry_new(struct pen_registry **out,
@@ -409,6 +410,79 @@ static enum pen_status check_class(const struct exam *x)
     return check_aliases(x);
 }
 
+// --- generic types ----------------------------------------------------------
+
+bool stk_class_has_tag(const struct pen_module_class *cls, const char *tag)
+{
+    for (const char *const *t = cls->tags; t && *t; t++) {
+        if (strcmp(*t, tag) == 0)
+            return true;
+    }
+    return false;
+}
+
+// A class that also only copies does nothing for whoever asks for a function.
+static bool stands_for(const struct pen_generic_type *type,
+                       const struct pen_module_class *cls)
+{
+    for (const char *const *t = type->tags; *t; t++) {
+        if (!stk_class_has_tag(cls, *t))
+            return false;
+    }
+    return !stk_class_has_tag(cls, "function:copy");
+}
+
+static bool same_pins(const struct pen_pin *a, const struct pen_pin *b)
+{
+    const size_t count = count_pins(a);
+    if (count_pins(b) != count)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(a[i].name, b[i].name) != 0 || a[i].flags != b[i].flags)
+            return false;
+    }
+    return true;
+}
+
+size_t pen_registry_generic_classes(const struct pen_registry *registry,
+                                    const struct pen_generic_type *type,
+                                    const struct pen_module_class **out,
+                                    size_t room)
+{
+    const struct pen_module_class *first = NULL;
+    size_t found = 0;
+    for (size_t i = 0; i < registry->count; i++) {
+        const struct pen_module_class *cls = registry->classes[i];
+        if (!stands_for(type, cls))
+            continue;
+        first = first ? first : cls;
+        if (!same_pins(first->inputs, cls->inputs) ||
+            !same_pins(first->outputs, cls->outputs))
+            continue;
+        if (found < room)
+            out[found] = cls;
+        found++;
+    }
+    return found;
+}
+
+const struct pen_generic_type *
+stk_registry_generic_of(const struct pen_registry *r,
+                        const struct pen_module_class *cls)
+{
+    const struct pen_generic_type *type = pen_generic_types();
+    const struct pen_module_class *list[STK_MAX_OPTIONS];
+    for (; type->name; type++) {
+        size_t count =
+            pen_registry_generic_classes(r, type, list, STK_MAX_OPTIONS);
+        while (count) {
+            if (--count < STK_MAX_OPTIONS && list[count] == cls)
+                return type;
+        }
+    }
+    return NULL;
+}
+
 // --- adding and finding -----------------------------------------------------
 
 static int compare_entry(const void *key, const void *entry)
@@ -439,6 +513,12 @@ static enum pen_status
 check_free(const struct exam *x, const struct pen_registry *r, const char *name)
 {
     const struct entry *taken = find_entry(r, name);
+    const struct pen_generic_type *type = pen_generic_type_find(name);
+    if (type)
+        return refuse(x,
+                      "the name %s is taken: it stands for all classes with "
+                      "the tag %s",
+                      name, type->tags[0]);
     if (!taken)
         return PEN_OK;
     if (taken->alias)
@@ -496,6 +576,10 @@ enum pen_status pen_registry_add(struct pen_registry *registry,
     for (; at && strcmp(classes[at - 1]->name, cls->name) > 0; at--)
         classes[at] = classes[at - 1];
     classes[at] = cls;
+    for (size_t i = 0; pen_generic_types()[i].name; i++) {
+        if (stands_for(&pen_generic_types()[i], cls))
+            registry->generic |= 1u << i;
+    }
     return PEN_OK;
 }
 
@@ -509,25 +593,25 @@ pen_registry_find(const struct pen_registry *registry, const char *name,
     return entry ? entry->cls : NULL;
 }
 
+// Generic types without a class are no name to suggest.
 static const char *next_name(const void *cookie, size_t i)
 {
     const struct pen_registry *r = cookie;
-    return i < r->entry_count ? r->entries[i].name : NULL;
+    if (i < r->entry_count)
+        return r->entries[i].name;
+    i -= r->entry_count;
+    const struct pen_generic_type *types = pen_generic_types();
+    for (size_t k = 0; types[k].name; k++) {
+        if ((r->generic & 1u << k) && i-- == 0)
+            return types[k].name;
+    }
+    return NULL;
 }
 
 const char *pen_registry_nearest(const struct pen_registry *registry,
                                  const char *name)
 {
     return stk_nearest(name, next_name, registry);
-}
-
-static bool has_tag(const struct pen_module_class *cls, const char *tag)
-{
-    for (const char *const *t = cls->tags; t && *t; t++) {
-        if (strcmp(*t, tag) == 0)
-            return true;
-    }
-    return false;
 }
 
 size_t pen_registry_modules(const struct pen_registry *registry,
@@ -539,7 +623,7 @@ size_t pen_registry_modules(const struct pen_registry *registry,
         const struct pen_module_class *cls = registry->classes[i];
         bool fits = category == PEN_CATEGORY_NONE || cls->category == category;
         for (const char *const *t = tags; fits && t && *t; t++)
-            fits = has_tag(cls, *t);
+            fits = stk_class_has_tag(cls, *t);
         if (!fits)
             continue;
         if (found < room)

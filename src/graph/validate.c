@@ -19,13 +19,19 @@ enum { NOBODY = -1 };
 // What is known of a module while the graph is being checked, beside its
 // node. Modules are numbered as in the file.
 struct seen {
-    const struct pen_alias *alias;
     int32_t fed_by[PEN_MAX_PINS];  // connection into the input, or NOBODY
     bool used[PEN_MAX_PINS];       // output has a connection
     bool mentioned;                // by any connection
     bool blamed;  // by an error that may explain others: those stay untold
-    bool props_fit;
     bool in_cycle;
+};
+
+// How the properties of a module are read, of each class that it may be.
+struct reading {
+    const struct stk_desc_module *desc;
+    const struct pen_alias *preset;                 // NULL: none
+    const struct pen_module_class *const *classes;  // NULL: a plain type
+    size_t class_count;
 };
 
 struct link {
@@ -100,6 +106,15 @@ static const char *note(struct resolver *r, const char *format, ...)
 static const char *id_of(const struct resolver *r, int32_t module)
 {
     return r->desc->modules[module].id;
+}
+
+// The place of a property; NULL: out of memory.
+static const char *prop_pointer(struct resolver *r,
+                                const struct stk_desc_module *module,
+                                const char *key)
+{
+    const char *props = stk_pointer_join(&r->scratch, module->pointer, "props");
+    return props ? stk_pointer_join(&r->scratch, props, key) : NULL;
 }
 
 // --- modules by id ----------------------------------------------------------
@@ -281,18 +296,16 @@ static void check_write(struct resolver *r, const char *pointer,
 }
 
 // Only what the user wrote is looked at; defaults are the module's business.
-static void check_paths(struct resolver *r, const struct stk_node *node)
+static void check_paths(struct resolver *r, const struct reading *what,
+                        const struct stk_option *option)
 {
-    for (const struct pen_prop *row = node->cls->props;
+    for (const struct pen_prop *row = option->cls->props;
          row && row->kind != PEN_PROP_END; row++) {
         if (!(row->flags & (PEN_PROP_PATH_READ | PEN_PROP_PATH_WRITE)) ||
-            !json_object_get(node->desc->props, row->key))
+            !json_object_get(what->desc->props, row->key))
             continue;
-        const char *path = stk_prop_string(row, node->params);
-        const char *props =
-            stk_pointer_join(&r->scratch, node->desc->pointer, "props");
-        const char *pointer =
-            props ? stk_pointer_join(&r->scratch, props, row->key) : NULL;
+        const char *path = stk_prop_string(row, option->params);
+        const char *pointer = prop_pointer(r, what->desc, row->key);
         if (!pointer)
             stk_issues_fail(r->issues);
         else if (!*path)
@@ -306,16 +319,17 @@ static void check_paths(struct resolver *r, const struct stk_node *node)
 
 // --- modules and their properties -------------------------------------------
 
-// The properties with the alias's preset among them (new reference).
-static json_t *preset_props(struct resolver *r, const struct stk_node *node,
-                            const struct pen_alias *alias, json_t **preset)
+// The properties with the type's preset among them (new reference).
+static json_t *preset_props(struct resolver *r, const struct reading *what,
+                            const struct pen_module_class *cls, json_t **preset)
 {
-    const struct pen_prop *row = stk_prop_find(node->cls->props, alias->key);
-    json_t *props = stk_json_copy_object(node->desc->props);
-    void *params = stk_arena_alloc(&r->scratch, node->cls->params_size);
+    const struct pen_alias *alias = what->preset;
+    const struct pen_prop *row = stk_prop_find(cls->props, alias->key);
+    json_t *props = stk_json_copy_object(what->desc->props);
+    void *params = stk_arena_alloc(&r->scratch, cls->params_size);
     *preset = NULL;
     if (props && params &&
-        stk_prop_set_text(node->cls->props, params, alias->key, alias->value,
+        stk_prop_set_text(cls->props, params, alias->key, alias->value,
                           &r->scratch, NULL) == PEN_OK)
         *preset = stk_prop_get_json(row, params);
     if (*preset && (json_object_get(props, alias->key) ||
@@ -326,48 +340,82 @@ static json_t *preset_props(struct resolver *r, const struct stk_node *node,
     return NULL;
 }
 
-static void check_preset(struct resolver *r, const struct stk_node *node,
-                         const struct pen_alias *alias, const json_t *preset)
+static void check_preset(struct resolver *r, const struct reading *what,
+                         const struct stk_option *option, const json_t *preset)
 {
-    const struct pen_prop *row = stk_prop_find(node->cls->props, alias->key);
-    json_t *value = stk_prop_get_json(row, node->params);
-    const char *props =
-        stk_pointer_join(&r->scratch, node->desc->pointer, "props");
-    const char *pointer =
-        props ? stk_pointer_join(&r->scratch, props, alias->key) : NULL;
+    const struct pen_alias *alias = what->preset;
+    const struct pen_prop *row = stk_prop_find(option->cls->props, alias->key);
+    json_t *value = stk_prop_get_json(row, option->params);
+    const char *pointer = prop_pointer(r, what->desc, alias->key);
     if (!value || !pointer) {
         stk_issues_fail(r->issues);
     } else if (!json_equal(value, preset)) {
         char suggestion[160], brief[64];
         stk_json_brief(value, brief, sizeof(brief));
         snprintf(suggestion, sizeof(suggestion), "\"type\": \"%s\"",
-                 node->cls->name);
+                 option->cls->name);
         error(r, "E206", pointer, suggestion,
               "the type %s means %s with %s %s, which %s contradicts",
-              alias->name, node->cls->name, alias->key, alias->value, brief);
+              alias->name, option->cls->name, alias->key, alias->value, brief);
     }
     json_decref(value);
 }
 
-static void read_props(struct resolver *r, struct stk_node *node,
-                       struct seen *seen)
+// A class works where it works; only a type that stands for several can be
+// told where.
+static void check_backend(struct resolver *r, const struct reading *what,
+                          const struct stk_option *option)
 {
-    const struct pen_alias *alias =
-        seen->alias && seen->alias->key ? seen->alias : NULL;
-    json_t *preset = NULL;
-    json_t *props = alias ? preset_props(r, node, alias, &preset)
-                          : json_incref(node->desc->props);
-    if (!alias || props) {
-        const size_t errors =
-            stk_props_parse(node->cls->props, node->params, &node->base, props,
-                            node->desc->pointer, r->desc, r->arena, r->issues,
-                            node->desc->type);
-        seen->props_fit = errors == 0;
-    }
-    if (alias && props && seen->props_fit)
-        check_preset(r, node, alias, preset);
-    json_decref(preset);
+    const enum stk_backend asked = (enum stk_backend)option->base.backend;
+    const enum stk_backend has = stk_class_backend(option->cls);
+    if (what->classes || asked == STK_BACKEND_AUTO || asked == has)
+        return;
+    const struct pen_generic_type *type =
+        stk_registry_generic_of(r->registry, option->cls);
+    const char *pointer = prop_pointer(r, what->desc, "backend");
+    const char *suggestion =
+        type ? note(r, "\"type\": \"%s\"", type->name)
+             : note(r, "\"backend\": \"%s\"", stk_backend_name(has));
+    if (pointer)
+        error(r, "E206", pointer, suggestion,
+              "%s works on %s, which the backend \"%s\" contradicts",
+              option->cls->name,
+              has == STK_BACKEND_CPU ? "the CPU" : "the CUDA device",
+              stk_backend_name(asked));
+    else
+        stk_issues_fail(r->issues);
+}
+
+// Whether the properties fit one by one.
+static bool read_props(struct resolver *r, const struct reading *what,
+                       struct stk_option *option)
+{
+    const struct pen_module_class *cls = option->cls;
+    const bool preset = what->preset && what->preset->key &&
+                        stk_prop_find(cls->props, what->preset->key);
+    json_t *value = NULL;
+    json_t *props = preset ? preset_props(r, what, cls, &value)
+                           : json_incref(what->desc->props);
+    const struct stk_props_job job = {
+        .table = cls->props,
+        .props = props,
+        .pointer = what->desc->pointer,
+        .type_name = what->desc->type,
+        .classes = what->classes,
+        .class_count = what->class_count,
+        .preset = what->preset,
+    };
+    bool fit = false;
+    if (!preset || props)
+        fit = stk_props_read(&job, option->params, &option->base, r->desc,
+                             r->arena, r->issues) == 0;
+    if (preset && fit)
+        check_preset(r, what, option, value);
+    if (fit)
+        check_backend(r, what, option);
+    json_decref(value);
     json_decref(props);
+    return fit;
 }
 
 static uint32_t count_pins(const struct pen_pin *pins)
@@ -378,12 +426,54 @@ static uint32_t count_pins(const struct pen_pin *pins)
     return n;
 }
 
-static void copy_sets(struct pen_pin_set *sets, const struct pen_pin *pins,
-                      uint32_t count)
+static void copy_sets(struct pen_pin_set *sets, const struct pen_pin *pins)
 {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; pins && pins[i].name; i++)
         sets[i] =
             (struct pen_pin_set){ pins[i].kinds, pins[i].mem, pins[i].formats };
+}
+
+// The module as an instance of `cls`; what is wrong with it goes to r->issues.
+static void read_option(struct resolver *r, const struct reading *what,
+                        const struct pen_module_class *cls,
+                        struct stk_option *option)
+{
+    *option = (struct stk_option){ .cls = cls };
+    copy_sets(option->in, cls->inputs);
+    copy_sets(option->out, cls->outputs);
+    option->params = stk_arena_alloc(r->arena, cls->params_size + 1);
+    if (!option->params) {
+        stk_issues_fail(r->issues);
+        return;
+    }
+    if (!read_props(r, what, option))
+        return;
+    struct pen_check check = {
+        .issues = r->issues,
+        .desc = r->desc,
+        .pointer = what->desc->pointer,
+    };
+    if (cls->ops.check)
+        cls->ops.check(option->params, &check);
+    if (cls->ops.narrow)
+        cls->ops.narrow(option->params, option->in, option->out);
+    if (!check.errors)
+        check_paths(r, what, option);
+}
+
+// The node is what its first option is.
+static void take_options(struct stk_node *node, const struct stk_option *list,
+                         uint32_t count)
+{
+    node->options = list;
+    node->option_count = count;
+    node->cls = list->cls;
+    node->params = list->params;
+    node->base = list->base;
+    memcpy(node->in, list->in, sizeof(node->in));
+    memcpy(node->out, list->out, sizeof(node->out));
+    node->inputs = count_pins(list->cls->inputs);
+    node->outputs = count_pins(list->cls->outputs);
 }
 
 static void unknown_type(struct resolver *r, const struct stk_node *node)
@@ -407,62 +497,227 @@ static void unknown_type(struct resolver *r, const struct stk_node *node)
     }
 }
 
-// A plain type stands for one class.
-static void only_option(struct resolver *r, struct stk_node *node)
+// --- generic types ----------------------------------------------------------
+
+static void no_class(struct resolver *r, const struct stk_node *node,
+                     const struct pen_generic_type *type)
 {
-    struct stk_option *option = stk_arena_alloc(r->arena, sizeof(*option));
-    if (!option) {
+    const char *at = stk_pointer_join(&r->scratch, node->desc->pointer, "type");
+    if (at)
+        error(r, "E100", at, "",
+              "%s stands for the modules with the tag %s%s%s, and there is "
+              "none yet",
+              type->name, type->tags[0], type->tags[1] ? " and " : "",
+              type->tags[1] ? type->tags[1] : "");
+    else
+        stk_issues_fail(r->issues);
+}
+
+// Leave only the classes of the backend that is asked for. If there is none,
+// that is told and all of them stay, so that the rest is checked too.
+static size_t filter_backend(struct resolver *r, const struct reading *what,
+                             const struct pen_module_class **list)
+{
+    const char *asked =
+        json_string_value(json_object_get(what->desc->props, "backend"));
+    const bool cpu = asked && strcmp(asked, "cpu") == 0;
+    const bool cuda = asked && strcmp(asked, "cuda") == 0;
+    const enum stk_backend backend = cpu ? STK_BACKEND_CPU : STK_BACKEND_CUDA;
+    const char *others = "";
+    size_t count = 0;
+    for (size_t i = 0; i < what->class_count; i++) {
+        if ((!cpu && !cuda) || stk_class_backend(what->classes[i]) == backend)
+            list[count++] = what->classes[i];
+        else
+            others = note(r, "%s%s%s", others, *others ? ", " : "",
+                          what->classes[i]->name);
+    }
+    if (count)
+        return count;
+    const char *pointer = prop_pointer(r, what->desc, "backend");
+    if (pointer)
+        error(r, "E206", pointer, "\"backend\": \"auto\"",
+              "%s stands for no module with the backend %s; it can be %s",
+              what->desc->type, asked, others);
+    else
+        stk_issues_fail(r->issues);
+    memcpy(list, what->classes, what->class_count * sizeof(*list));
+    return what->class_count;
+}
+
+// What is said of one class of a generic type.
+static struct pen_issues *try_class(struct resolver *r,
+                                    const struct reading *what,
+                                    const struct pen_module_class *cls,
+                                    struct stk_option *option)
+{
+    struct pen_issues *whole = r->issues;
+    option->cls = cls;
+    r->issues = pen_issues_create();
+    if (r->issues)
+        read_option(r, what, cls, option);
+    struct pen_issues *told = r->issues;
+    r->issues = whole;
+    if (!told || stk_issues_failed(told))
+        stk_issues_fail(whole);
+    return told;
+}
+
+static size_t errors_in(const struct pen_issues *told)
+{
+    return told ? pen_issues_count(told, PEN_SEVERITY_ERROR) : SIZE_MAX;
+}
+
+// "CCNPPI: ...": why a class is no option.
+static const char *reason_of(struct resolver *r, const char *before,
+                             const struct pen_module_class *cls,
+                             const struct pen_issues *told)
+{
+    const struct pen_issue *is = NULL;
+    for (size_t i = 0; told && (is = pen_issues_get(told, i)); i++) {
+        if (is->severity == PEN_SEVERITY_ERROR)
+            break;
+    }
+    const char *text =
+        stk_arena_printf(r->arena, "%s%s%s: %s", before, *before ? "; " : "",
+                         cls->name, is ? is->message : "");
+    if (!text)
+        stk_issues_fail(r->issues);
+    return text ? text : "";
+}
+
+// Whether all that is wrong is properties which the class has not got.
+static bool lacks_only(const struct pen_issues *told)
+{
+    const struct pen_issue *is;
+    for (size_t i = 0; (is = pen_issues_get(told, i)); i++) {
+        if (is->severity == PEN_SEVERITY_ERROR && strcmp(is->code, "E200") != 0)
+            return false;
+    }
+    return true;
+}
+
+// No class takes the properties: that is told of the one which comes nearest.
+// Where each lacks what another has, one alone would not explain it.
+static void no_option(struct resolver *r, struct pen_issues *const *told,
+                      size_t count, size_t best)
+{
+    struct pen_issues *all = pen_issues_create();
+    if (!all || !told[best]) {
+        stk_issues_fail(r->issues);
+        pen_issues_destroy(&all);
+        return;
+    }
+    stk_issues_merge(all, told[best]);
+    for (size_t i = 0; i < count; i++) {
+        if (errors_in(told[i]) == errors_in(told[best]) &&
+            lacks_only(told[best]) && lacks_only(told[i]))
+            stk_issues_merge(all, told[i]);
+    }
+    stk_issues_append(r->issues, all);
+    pen_issues_destroy(&all);
+}
+
+// Every class that takes the properties is an option; warnings that are the
+// same for several are told once.
+static void choose_options(struct resolver *r, struct stk_node *node,
+                           struct stk_option *options,
+                           struct pen_issues *const *told, size_t count)
+{
+    uint32_t fit = 0;
+    size_t best = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (errors_in(told[i]) < errors_in(told[best]))
+            best = i;
+    }
+    if (errors_in(told[best])) {
+        no_option(r, told, count, best);
+        take_options(node, &options[best], 1);
+        return;
+    }
+    struct pen_issues *warnings = pen_issues_create();
+    for (size_t i = 0; i < count; i++) {
+        if (errors_in(told[i])) {
+            node->left_out =
+                reason_of(r, node->left_out, options[i].cls, told[i]);
+        } else {
+            if (warnings)
+                stk_issues_merge(warnings, told[i]);
+            options[fit++] = options[i];
+        }
+    }
+    take_options(node, options, fit);
+    if (warnings)
+        stk_issues_append(r->issues, warnings);
+    else
+        stk_issues_fail(r->issues);
+    pen_issues_destroy(&warnings);
+}
+
+static void resolve_generic(struct resolver *r, struct stk_node *node,
+                            const struct pen_generic_type *type)
+{
+    const struct pen_module_class *classes[STK_MAX_OPTIONS];
+    const struct pen_module_class *list[STK_MAX_OPTIONS];
+    struct pen_issues *told[STK_MAX_OPTIONS] = { NULL };
+    size_t count = pen_registry_generic_classes(r->registry, type, classes,
+                                                STK_MAX_OPTIONS);
+    if (!count) {
+        no_class(r, node, type);
+        r->unknown_type = true;
+        return;
+    }
+    const struct reading what = {
+        .desc = node->desc,
+        .preset = &type->preset,
+        .classes = classes,
+        .class_count = count < STK_MAX_OPTIONS ? count : STK_MAX_OPTIONS,
+    };
+    count = filter_backend(r, &what, list);
+    struct stk_option *options =
+        stk_arena_alloc(r->arena, count * sizeof(*options));
+    if (!options) {
         stk_issues_fail(r->issues);
         return;
     }
-    option->cls = node->cls;
-    option->params = node->params;
-    option->base = node->base;
-    memcpy(option->in, node->in, sizeof(option->in));
-    memcpy(option->out, node->out, sizeof(option->out));
-    node->options = option;
-    node->option_count = 1;
+    for (size_t i = 0; i < count; i++)
+        told[i] = try_class(r, &what, list[i], &options[i]);
+    choose_options(r, node, options, told, count);
+    for (size_t i = 0; i < count; i++)
+        pen_issues_destroy(&told[i]);
 }
 
 static void resolve_module(struct resolver *r, uint32_t i)
 {
     struct stk_node *node = &r->nodes[i];
-    struct seen *seen = &r->seen[i];
+    const struct pen_alias *alias;
     node->desc = &r->desc->modules[i];
+    node->left_out = "";
     for (int pin = 0; pin < PEN_MAX_PINS; pin++)
-        seen->fed_by[pin] = NOBODY;
-    node->cls = pen_registry_find(r->registry, node->desc->type, &seen->alias);
-    if (!node->cls) {
+        r->seen[i].fed_by[pin] = NOBODY;
+    const struct pen_module_class *cls =
+        pen_registry_find(r->registry, node->desc->type, &alias);
+    const struct pen_generic_type *type =
+        cls ? NULL : pen_generic_type_find(node->desc->type);
+    if (type) {
+        resolve_generic(r, node, type);
+        return;
+    }
+    if (!cls) {
         if (*node->desc->type)
             unknown_type(r, node);
         r->unknown_type = true;
         return;
     }
-    const struct pen_module_class *cls = node->cls;
-    node->inputs = count_pins(cls->inputs);
-    node->outputs = count_pins(cls->outputs);
-    copy_sets(node->in, cls->inputs, node->inputs);
-    copy_sets(node->out, cls->outputs, node->outputs);
-    node->params = stk_arena_alloc(r->arena, cls->params_size + 1);
-    if (!node->params) {
+    // A plain type stands for one class.
+    const struct reading what = { .desc = node->desc, .preset = alias };
+    struct stk_option *option = stk_arena_alloc(r->arena, sizeof(*option));
+    if (!option) {
         stk_issues_fail(r->issues);
         return;
     }
-    read_props(r, node, seen);
-    if (!seen->props_fit)
-        return;
-    struct pen_check check = {
-        .issues = r->issues,
-        .desc = r->desc,
-        .pointer = node->desc->pointer,
-    };
-    if (cls->ops.check)
-        cls->ops.check(node->params, &check);
-    if (cls->ops.narrow)
-        cls->ops.narrow(node->params, node->in, node->out);
-    only_option(r, node);
-    if (!check.errors)
-        check_paths(r, node);
+    read_option(r, &what, cls, option);
+    take_options(node, option, 1);
 }
 
 // --- connections ------------------------------------------------------------
@@ -737,24 +992,49 @@ find_converter(const struct resolver *r, const struct pen_pin_set *from,
     return found;
 }
 
+// What a pin takes or gives, whichever class the module will be.
+static struct pen_pin_set any_input(const struct stk_node *node, int32_t pin)
+{
+    struct pen_pin_set all = { 0 };
+    for (uint32_t i = 0; i < node->option_count; i++) {
+        const struct pen_pin_set *in = &node->options[i].in[pin];
+        all.kinds |= in->kinds;
+        all.mem |= in->mem;
+        all.formats |= in->formats;
+    }
+    return all;
+}
+
+static struct pen_pin_set any_output(const struct stk_node *node, int32_t pin)
+{
+    struct pen_pin_set all = { 0 };
+    for (uint32_t i = 0; i < node->option_count; i++) {
+        const struct pen_pin_set *out = &node->options[i].out[pin];
+        all.kinds |= out->kinds;
+        all.mem |= out->mem;
+        all.formats |= out->formats;
+    }
+    return all;
+}
+
 static void check_kinds(struct resolver *r, uint32_t i)
 {
     const struct stk_desc_connection *c = &r->desc->connections[i];
     const struct link *link = &r->links[i];
     const struct stk_node *a = &r->nodes[link->from];
     const struct stk_node *b = &r->nodes[link->to];
-    const struct pen_pin_set *out = &a->out[link->from_pin];
-    const struct pen_pin_set *in = &b->in[link->to_pin];
-    if (kinds_meet(out->kinds, in->kinds))
+    const struct pen_pin_set out = any_output(a, link->from_pin);
+    const struct pen_pin_set in = any_input(b, link->to_pin);
+    if (kinds_meet(out.kinds, in.kinds))
         return;
-    const struct pen_module_class *cls = find_converter(r, out, in);
+    const struct pen_module_class *cls = find_converter(r, &out, &in);
     error(r, "E304", c->pointer,
           cls ? note(r, "\"convert\": { \"type\": \"%s\" } between %s and %s",
                      cls->name, c->from, c->to)
               : "",
           "%s.%s gives %s, %s.%s takes %s", c->from,
-          a->cls->outputs[link->from_pin].name, list_kinds(r, out->kinds),
-          c->to, b->cls->inputs[link->to_pin].name, list_kinds(r, in->kinds));
+          a->cls->outputs[link->from_pin].name, list_kinds(r, out.kinds), c->to,
+          b->cls->inputs[link->to_pin].name, list_kinds(r, in.kinds));
 }
 
 // --- the graph as a whole ---------------------------------------------------

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../base/str.h"
+#include "../graph/plan_size.h"
 
 static bool is_source(const struct pen_module *m)
 {
@@ -250,21 +251,6 @@ static bool has_places(const struct pen_module *m)
     return true;
 }
 
-// Whether blocks of an output are first written by work on the stream.
-static bool on_stream(const struct pen_pipeline *p,
-                      const struct stk_plan_node *node,
-                      const struct stk_plan_output *output)
-{
-    if (output->mem == PEN_MEM_CUDA_DEVICE || output->kind == STK_DMABUF_CUDA)
-        return true;
-    const bool reached = output->mem == PEN_MEM_HOST_PINNED ||
-                         (output->kind == STK_DMABUF_HOST &&
-                          (p->plan->profile.dmabuf & PEN_DMABUF_IMPORT));
-    // A bridge writes what the host reaches too by a copy on the stream. Any
-    // other module may write it on the host.
-    return reached && (node->cls->flags & PEN_CLASS_BRIDGE);
-}
-
 void stk_actor_refresh(struct pen_module *m)
 {
     struct pen_pipeline *p = m->pipeline;
@@ -274,7 +260,7 @@ void stk_actor_refresh(struct pen_module *m)
         struct stk_out_pin *pin = &m->out[o];
         pin->most = node->output[o].caps;
         pin->mem = node->output[o].mem;
-        pin->streamed = m->cuda && on_stream(p, node, &node->output[o]);
+        pin->streamed = stk_plan_streamed(p->plan, node, &node->output[o]);
         pin->blocks = node->output[o].blocks;
         pin->block_bytes = node->output[o].block_bytes;
         pin->pool = pin->made;

@@ -5,6 +5,9 @@ touches nothing."""
 import glob
 import json
 import os
+import pty
+import re
+import subprocess
 
 from tap import PENSTOCK, SOURCE, case, equal, main, penstock, true
 
@@ -160,7 +163,8 @@ def the_example_plans_two_bridges_with_reasons(folder):
           ["CudaMemCopy", "CudaMemCopy"], "bridges")
     for key in ("ok", "optimal", "provisional", "profile", "issues", "modules",
                 "connections", "transfers", "memory", "cost_us_per_frame",
-                "touches"):
+                "touches", "unknown", "cost", "memory_by_module", "budget",
+                "lossy", "gap_us"):
         true(key in report, f"no {key} in the plan's JSON")
     text = penstock("plan", path).stdout
     for word in ("CudaMemCopy", "CUDA_DEVICE", "HOST_PINNED", "blur"):
@@ -184,6 +188,85 @@ def validate_and_plan_open_no_driver_and_create_nothing(folder):
     true("libpenstock.so" in text, "the log of the loader is empty")
     true("libcuda" not in text, "libcuda was opened")
     true("penstock-emu" not in text, "the emulator was opened")
+
+
+def on_a_terminal(*arguments, **environment):
+    """What the command prints where its standard output is a terminal."""
+    ours, its = pty.openpty()
+    env = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    process = subprocess.Popen([PENSTOCK, *arguments], stdout=its,
+                               stderr=subprocess.DEVNULL,
+                               stdin=subprocess.DEVNULL,
+                               env={**env, "TERM": "xterm", **environment})
+    os.close(its)
+    text = b""
+    while True:
+        try:
+            more = os.read(ours, 65536)
+        except OSError:
+            break
+        if not more:
+            break
+        text += more
+    os.close(ours)
+    equal(process.wait(), 0, "exit code")
+    return text.decode().replace("\r\n", "\n")
+
+
+@case
+def a_terminal_gets_colours_and_a_pipe_does_not(folder):
+    path = os.path.join(SOURCE, "examples/blur.json")
+    plain = penstock("plan", path).stdout
+    true("\033" not in plain, "escapes in a pipe")
+    coloured = on_a_terminal("plan", path)
+    true("\033[36mHOST_PINNED\033[0m" in coloured, coloured)
+    lines = re.sub("\033\\[[0-9;]*m", "", coloured).splitlines()
+    legend = [line for line in lines if line.startswith("colours")]
+    equal(len(legend), 1, "legends")
+    for word in ("HOST_PINNED", "CUDA_DEVICE", "inserted by the planner"):
+        true(word in legend[0], legend[0])
+    equal([line for line in lines if line not in legend], plain.splitlines(),
+          "the text without colours")
+
+
+@case
+def colours_can_be_switched(folder):
+    path = os.path.join(SOURCE, "examples/blur.json")
+    true("\033" not in on_a_terminal("plan", path, NO_COLOR="1"), "NO_COLOR")
+    true("\033" in on_a_terminal("plan", path, NO_COLOR=""), "empty NO_COLOR")
+    true("\033" not in on_a_terminal("plan", path, TERM="dumb"), "dumb")
+    true("\033" not in on_a_terminal("plan", path, "--color", "never"),
+         "never")
+    true("\033" in penstock("plan", path, "--color=always").stdout, "always")
+    result = penstock("plan", path, "--color=always",
+                      env={**os.environ, "NO_COLOR": "1"})
+    true("\033" in result.stdout, "what is asked for goes before NO_COLOR")
+    result = penstock("plan", path, "--color=red")
+    equal(result.returncode, 3, result.stderr)
+    true("\033" not in penstock("plan", "--json", path,
+                                "--color=always").stdout, "JSON")
+
+
+@case
+def what_is_unknown_is_told_and_so_is_the_cure(folder):
+    raw = os.path.join(folder, "in.jpg")
+    with open(raw, "wb") as f:
+        f.write(b"none")
+    source = {"type": "FileReaderModule",
+              "props": {"strFullFileNameWithPattern": raw}}
+    result, report = plan(folder, {"r": source,
+                                   "d": {"type": "ImageDecoderCV"},
+                                   "k": {"type": "StatSink"}},
+                          [("r", "d"), ("d", "k")])
+    equal(result.returncode, 0, result.stdout)
+    true(report["provisional"], "provisional")
+    first = report["unknown"][0]
+    equal(first["output"], "r.output", str(first))
+    true("size" in first["own"], str(first))
+    true("--probe" in first["settled_by"], str(first))
+    equal(report["cost"]["host_us"], None, str(report["cost"]))
+    equal([m["id"] for m in report["memory_by_module"]], ["r", "d"],
+          "modules that hold memory")
 
 
 @case

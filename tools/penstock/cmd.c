@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void cmd_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
@@ -29,6 +30,25 @@ error_t cmd_parse_operand(int key, char *arg, struct argp_state *state,
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+enum cmd_color cmd_color_parse(const char *text, struct argp_state *state)
+{
+    static const char *const words[] = { "auto", "always", "never" };
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, words[i]) == 0)
+            return (enum cmd_color)i;
+    argp_error(state, "--color is auto, always or never, not %s", text);
+    return CMD_COLOR_AUTO;
+}
+
+bool cmd_colors(enum cmd_color when)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    if (when != CMD_COLOR_AUTO)
+        return when == CMD_COLOR_ALWAYS;
+    return isatty(STDOUT_FILENO) && !(no && *no) && term && *term &&
+           strcmp(term, "dumb") != 0;
 }
 
 int cmd_no_memory(void)

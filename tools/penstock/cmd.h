@@ -50,6 +50,12 @@ void cmd_budget(struct pen_plan_params *plan, const char *text,
 
 // --- output -----------------------------------------------------------------
 
+// When to colour what is printed, from the option --color. `auto`: on a
+// terminal that is not called "dumb", unless NO_COLOR is set to something.
+enum cmd_color { CMD_COLOR_AUTO = 0, CMD_COLOR_ALWAYS, CMD_COLOR_NEVER };
+enum cmd_color cmd_color_parse(const char *text, struct argp_state *state);
+bool cmd_colors(enum cmd_color when);
+
 // Print a text of the library and free it. EXIT_OK, or EXIT_RUN for NULL, which
 // is told as out of memory.
 int cmd_print(char *text);

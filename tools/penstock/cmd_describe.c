@@ -51,7 +51,9 @@ static int run(int argc, char **argv)
         .options = options,
         .parser = parse,
         .args_doc = "TYPE",
-        .doc = "Describe a module: pins, where their frames live, properties.",
+        .doc = "Describe a module: pins, where their frames live, properties. "
+               "Of a type that stands for several modules (Resize): all that "
+               "they take.",
     };
     cmd_parse(&argp, argc, argv, &o);
 
@@ -61,9 +63,13 @@ static int run(int argc, char **argv)
     int code = EXIT_INVALID;
     const struct pen_module_class *cls =
         pen_registry_find(registry, o.type, NULL);
+    const struct pen_generic_type *type = pen_generic_type_find(o.type);
     if (cls)
         code =
             cmd_print(o.json ? pen_describe_json(cls) : pen_describe_text(cls));
+    else if (type)
+        code = cmd_print(o.json ? pen_describe_generic_json(registry, type)
+                                : pen_describe_generic_text(registry, type));
     else
         not_found(registry, o.type, o.json);
     pen_registry_destroy(&registry);

@@ -2,7 +2,7 @@
 
 #include "cmd.h"
 
-enum { MAX_TAGS = 16, MAX_MODULES = 1024 };
+enum { MAX_TAGS = 16, MAX_MODULES = 1024, MAX_OPTIONS = 32 };
 
 struct options {
     enum pen_category category;
@@ -47,13 +47,51 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
+static bool has_tags(const struct pen_generic_type *type,
+                     const char *const *tags)
+{
+    for (; *tags; tags++) {
+        const char *const *t = type->tags;
+        while (*t && strcmp(*t, *tags) != 0)
+            t++;
+        if (!*t)
+            return false;
+    }
+    return true;
+}
+
+// "Resize  transform  Scales pictures. (ImageResizeCV or ResizeNPPI)"
+static void print_generic(const struct pen_registry *registry,
+                          const struct options *o,
+                          const struct pen_generic_type *type)
+{
+    const struct pen_module_class *list[MAX_OPTIONS];
+    size_t count =
+        pen_registry_generic_classes(registry, type, list, MAX_OPTIONS);
+    const enum pen_category category =
+        count ? list[0]->category : PEN_CATEGORY_TRANSFORM;
+    if (!has_tags(type, o->tags) ||
+        (o->category != PEN_CATEGORY_NONE && o->category != category))
+        return;
+    printf("%-24s %-10s %s (", type->name, pen_category_name(category),
+           type->summary);
+    for (size_t i = 0; i < count && i < MAX_OPTIONS; i++)
+        printf("%s%s", i ? " or " : "", list[i]->name);
+    if (!count)
+        printf("not available: no module has the tag %s%s%s yet", type->tags[0],
+               type->tags[1] ? " and " : "",
+               type->tags[1] ? type->tags[1] : "");
+    puts(")");
+}
+
 static int run(int argc, char **argv)
 {
     struct options o = { 0 };
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc = "List the modules that a pipeline file may name.",
+        .doc = "List the modules that a pipeline file may name, then the "
+               "types that stand for several of them.",
     };
     cmd_parse(&argp, argc, argv, &o);
 
@@ -68,11 +106,14 @@ static int run(int argc, char **argv)
 
     int code = EXIT_OK;
     if (o.json) {
-        code = cmd_print(pen_registry_list_json(found, count));
+        code = cmd_print(pen_registry_list_json(registry, o.category, o.tags));
     } else {
         for (size_t i = 0; i < count; i++)
             printf("%-24s %-10s %s\n", found[i]->name,
                    pen_category_name(found[i]->category), found[i]->summary);
+        const struct pen_generic_type *type = pen_generic_types();
+        for (; type->name; type++)
+            print_generic(registry, &o, type);
     }
     pen_registry_destroy(&registry);
     if (code == EXIT_OK && !count) {

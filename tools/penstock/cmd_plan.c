@@ -8,7 +8,8 @@
 struct options {
     const char *file;
     bool json;
-    const char *svg, *dot, *profile;
+    enum cmd_color color;
+    const char *svg, *dot, *profile, *explain;
     struct pen_profile profile_storage;
     struct pen_plan_params plan;
     struct cmd_sets sets;
@@ -21,7 +22,9 @@ enum {
     OPT_BUDGET,
     OPT_SVG,
     OPT_DOT,
-    OPT_PROFILE
+    OPT_PROFILE,
+    OPT_COLOR,
+    OPT_EXPLAIN,
 };
 
 static const struct argp_option options[] = {
@@ -33,6 +36,13 @@ static const struct argp_option options[] = {
       "Reckon with this device profile: a file, generic-cuda or cpu", 0 },
     { "svg", OPT_SVG, "OUT", 0, "Draw the plan as SVG", 0 },
     { "dot", OPT_DOT, "OUT", 0, "Write the plan as Graphviz text", 0 },
+    { "explain", OPT_EXPLAIN, "FROM:TO", 0,
+      "Instead of the plan, say why there are bridges between two modules, "
+      "what else could be done and what that costs",
+      0 },
+    { "color", OPT_COLOR, "WHEN", 0,
+      "Colour memory types and bridges: auto (on a terminal), always or never",
+      0 },
     { 0 },
 };
 
@@ -61,6 +71,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_DOT:
         o->dot = arg;
         return 0;
+    case OPT_COLOR:
+        o->color = cmd_color_parse(arg, state);
+        return 0;
+    case OPT_EXPLAIN:
+        o->explain = arg;
+        return 0;
     default:
         return cmd_parse_operand(key, arg, state, "FILE", &o->file);
     }
@@ -81,15 +97,35 @@ static int write_file(const char *path, char *text)
     return ok ? EXIT_OK : EXIT_RUN;
 }
 
-static int show(const struct options *o, const struct cmd_job *job,
+static int explain(const struct options *o, struct cmd_job *job,
+                   const struct pen_plan *plan)
+{
+    char *text;
+    if (o->json)
+        text = pen_plan_explain_json(plan, o->explain, &job->err);
+    else if (cmd_colors(o->color))
+        text = pen_plan_explain_coloured(plan, o->explain, &job->err);
+    else
+        text = pen_plan_explain(plan, o->explain, &job->err);
+    if (!text)
+        return cmd_job_failed(job, o->file, o->json, job->err.status);
+    if (!o->json)
+        cmd_print_issues(o->file, job->issues);
+    return cmd_print(text);
+}
+
+static int show(const struct options *o, struct cmd_job *job,
                 const struct pen_plan *plan)
 {
     int code = EXIT_OK;
-    if (o->json) {
+    if (o->explain) {
+        code = explain(o, job, plan);
+    } else if (o->json) {
         code = cmd_print(pen_plan_json(plan, job->issues));
     } else {
         cmd_print_issues(o->file, job->issues);
-        code = cmd_print(pen_plan_text(plan));
+        code = cmd_print(cmd_colors(o->color) ? pen_plan_text_coloured(plan)
+                                              : pen_plan_text(plan));
     }
     if (code == EXIT_OK && o->svg)
         code = write_file(o->svg, pen_plan_svg(plan));

@@ -387,7 +387,7 @@ static const struct pen_module_class world_classes[] = {
 enum { WORLD_COUNT = sizeof(world_classes) / sizeof(world_classes[0]) };
 
 // Classes that a test adds to the world; NULL: none.
-static const struct pen_module_class *world_extra[2];
+static const struct pen_module_class *world_extra[4];
 
 // A registry of the classes whose names are not in `without` ("|" between).
 static inline struct pen_registry *world_registry(const char *without)
@@ -401,7 +401,7 @@ static inline struct pen_registry *world_registry(const char *without)
         if (pen_registry_add(registry, &world_classes[i], &err) != PEN_OK)
             fail_msg("%s: %s", world_classes[i].name, err.text);
     }
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < 4; i++)
         if (world_extra[i] &&
             pen_registry_add(registry, world_extra[i], &err) != PEN_OK)
             fail_msg("%s: %s", world_extra[i]->name, err.text);

@@ -21,12 +21,13 @@ static const char good_file[] =
     "\"host\":\"1MiB\"},\"typo\":1},\"modules\":{\"s/~\\u00e9\":{\"type\":"
     "\"TestSignal\",\"props\":{" SIZE ",\"rate\":29.97}},\"u\":{\"type\":"
     "\"CudaMemCopyH2D\"},\"b\":{\"type\":\"GaussianBlur\",\"props\":{"
-    "\"sigma\":8.0}},\"p\":{\"type\":\"Split\"},\"m\":{\"type\":\"Merge\"},"
-    "\"w\":{\"type\":\"FileWriter\",\"props\":{\"path\":\"/tmp/????.raw\"}}},"
+    "\"sigma\":8.0}},\"g\":{\"type\":\"Blur\",\"props\":{\"sigma\":8,"
+    "\"backend\":\"auto\"}},\"p\":{\"type\":\"Split\"},\"m\":{\"type\":"
+    "\"Merge\"},\"w\":{\"type\":\"FileWriter\",\"props\":{\"path\":\"/tmp/????.raw\"}}},"
     "\"connections\":[{\"from\":\"s/~\\u00e9\",\"to\":\"u\"},{\"from\":\"u\","
     "\"to\":\"b.input\",\"queue\":{\"depth\":2}},{\"from\":\"b\",\"to\":"
-    "\"p\"},{\"from\":\"p\",\"to\":\"m\"},{\"from\":\"p\",\"to\":\"m\"},{"
-    "\"from\":\"m\",\"to\":\"w\"}]}";
+    "\"g\"},{\"from\":\"g\",\"to\":\"p\"},{\"from\":\"p\",\"to\":\"m\"},{"
+    "\"from\":\"p\",\"to\":\"m\"},{\"from\":\"m\",\"to\":\"w\"}]}";
 
 static const char bad_file[] =
     "{\"settings\":{\"device\":\"gpu\"},\"modules\":{\"s\":{\"type\":"
@@ -35,7 +36,9 @@ static const char bad_file[] =
     "\"DeviceToHost\"}},\"r\":{\"type\":\"FileReader\",\"props\":{\"path\":"
     "\"/etc/passw\"}},\"q\":{\"type\":\"FileReader\",\"props\":{\"path\":"
     "\"/etc/????.none\"}},\"h\":{\"type\":\"H264Sink\"},\"m\":{\"type\":"
-    "\"Merge\"},\"v\":{\"type\":\"Valve\"}},\"connections\":[{\"from\":\"s\","
+    "\"Merge\"},\"v\":{\"type\":\"Valve\"},\"g\":{\"type\":\"Blur\",\"props\":{"
+    "\"zoom\":1,\"kernelSize\":4,\"backend\":\"cuda\"}},\"t\":{\"type\":"
+    "\"Rotate\"}},\"connections\":[{\"from\":\"s\","
     "\"to\":\"h\"},{\"from\":\"ss\",\"to\":\"m.none\"},{\"from\":\"m\",\"to\":"
     "\"m\"},{\"from\":\"v\",\"to\":\"m.input_2\"},{\"from\":\"r\",\"to\":"
     "\"m.input_2\"},{\"from\":\"s\",\"to\":\"v\",\"sieve\":false}]}";
@@ -167,8 +170,17 @@ static char *describe_json(struct pen_registry *r)
 
 static char *list_json(struct pen_registry *r)
 {
-    (void)r;
-    return pen_registry_list_json(test_classes, TEST_CLASS_COUNT);
+    return pen_registry_list_json(r, PEN_CATEGORY_NONE, NULL);
+}
+
+static char *generic_text(struct pen_registry *r)
+{
+    return pen_describe_generic_text(r, pen_generic_type_find("Blur"));
+}
+
+static char *generic_json(struct pen_registry *r)
+{
+    return pen_describe_generic_json(r, pen_generic_type_find("Blur"));
 }
 
 static char *schema_json(struct pen_registry *r)
@@ -179,7 +191,8 @@ static char *schema_json(struct pen_registry *r)
 PEN_TEST(texts_are_whole_or_not_there)
 {
     static char *(*const makers[])(struct pen_registry *) = {
-        describe_text, describe_json, list_json, schema_json
+        describe_text, describe_json, list_json,
+        generic_text,  generic_json,  schema_json
     };
     struct pen_error err = { 0 };
     struct pen_registry *r = test_registry(&err);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "planner_world.h"
+#include "src/graph/plan_print.h"
 
 unsigned world_negotiated, world_probed;
 struct pen_probe world_probe;
@@ -32,7 +33,7 @@ static json_t *json_of(struct world *w)
 // The keys of an object are exactly these.
 static void check_keys(const json_t *object, const char *keys)
 {
-    char list[256], *at = list, *key, *save = NULL;
+    char list[512], *at = list, *key, *save = NULL;
     size_t count = 0;
     assert_true(json_is_object(object));
     snprintf(list, sizeof(list), "%s", keys);
@@ -83,22 +84,31 @@ PEN_TEST(json_has_the_promised_keys_and_no_others)
     struct world w;
     world_plan(&w, fan);
     json_t *root = json_of(&w);
-    check_keys(root, "ok optimal provisional profile issues modules "
-                     "connections transfers memory cost_us_per_frame touches");
+    check_keys(root,
+               "ok optimal gap_us gap_loss lossy provisional unknown profile "
+               "issues modules connections transfers memory memory_by_module "
+               "budget cost_us_per_frame cost frames touches");
     assert_true(json_is_true(json_object_get(root, "ok")));
     for (size_t i = 0; i < w.plan->node_count; i++)
         check_keys(member(root, "modules", i),
-                   "id type inserted reason serves props loss");
+                   "id type class choice inserted reason serves props lossy "
+                   "loss cost_us");
     for (size_t i = 0; i < w.plan->edge_count; i++)
-        check_keys(
-            member(root, "connections", i),
-            "from to mem of how format width height pitch bytes_per_frame "
-            "depth upgraded_from");
+        check_keys(member(root, "connections", i),
+                   "from to mem of how kind format formats width height matrix "
+                   "range fps pitch layout bytes_per_frame depth policy pool "
+                   "upgraded_from");
     check_keys(json_object_get(root, "transfers"),
                "h2d_per_frame d2h_per_frame h2d_bytes_per_frame "
                "d2h_bytes_per_frame h2h_per_frame h2h_bytes_per_frame");
     check_keys(json_object_get(root, "memory"),
                "host host_pinned cuda_device dmabuf");
+    check_keys(member(root, "memory_by_module", 0), "id pools workspace");
+    check_keys(json_object_get(root, "budget"),
+               "host host_pinned cuda_device dmabuf host_together "
+               "h2d_per_frame d2h_per_frame");
+    check_keys(json_object_get(root, "cost"),
+               "h2d_us d2h_us d2d_us device_us host_us");
     check_keys(json_object_get(root, "touches"), "paths hosts devices");
     check_finite(root);
     assert_int_equal(json_array_size(json_object_get(root, "modules")),
@@ -170,7 +180,7 @@ PEN_TEST(what_is_unknown_is_null_in_json)
     assert_true(json_is_null(json_object_get(memory, "cuda_device")));
     assert_true(json_is_null(json_object_get(memory, "host_pinned")));
     // The other chain is known whole.
-    assert_int_equal(integer(memory, "host"), 6 * 192 * 48);
+    assert_int_equal(integer(memory, "host"), 5 * 192 * 48);
     const json_t *transfers = json_object_get(root, "transfers");
     assert_true(
         json_is_null(json_object_get(transfers, "h2d_bytes_per_frame")));
@@ -251,6 +261,430 @@ PEN_TEST(a_join_is_drawn_once_below_its_last_branch)
     for (uint32_t n = 0; n < w.plan->node_count; n++)
         assert_non_null(strstr(body, w.plan->nodes[n].id));
     pen_free(text);
+    world_finish(&w);
+}
+
+// --- columns ----------------------------------------------------------------
+
+// Where `word` begins in the line at `line`, in columns; -1: not there.
+static long column_of(const char *line, const char *word)
+{
+    const size_t length = strcspn(line, "\n");
+    const char *at = strstr(line, word);
+    if (!at || at >= line + length)
+        return -1;
+    char *before = strndup(line, (size_t)(at - line));
+    assert_non_null(before);
+    const long column = (long)stk_text_columns(before);
+    free(before);
+    return column;
+}
+
+// The column at which `word` stands in all lines that have it.
+static long common_column(const char *text, const char *word)
+{
+    long common = -1;
+    for (const char *line = text; *line;) {
+        const long column = column_of(line, word);
+        if (column >= 0 && common >= 0 && column != common)
+            fail_msg("%s at columns %ld and %ld of\n%s", word, common, column,
+                     text);
+        if (column >= 0)
+            common = column;
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+    assert_true(common >= 0);
+    return common;
+}
+
+static void check_no_trailing_blanks(const char *text)
+{
+    assert_null(strstr(text, " \n"));
+}
+
+PEN_TEST(columns_of_text_are_those_of_a_terminal)
+{
+    assert_int_equal(stk_text_columns(""), 0);
+    assert_int_equal(stk_text_columns("abc"), 3);
+    assert_int_equal(stk_text_columns("\xc3\xa4\xc3\xb6"), 2);
+    assert_int_equal(stk_text_columns("\xe4\xbd\xa0\xe5\xa5\xbd"), 4);
+    assert_int_equal(stk_text_columns("\xf0\x9f\x8e\xa5"), 2);
+    // e and a combining acute; an escape; a byte that is no UTF-8.
+    assert_int_equal(stk_text_columns("e\xcc\x81"), 1);
+    assert_int_equal(stk_text_columns("\033"), 1);
+    assert_int_equal(stk_text_columns("\xff"), 1);
+}
+
+PEN_TEST(columns_stand_below_each_other)
+{
+    struct world w;
+    world_plan(&w, fan);
+    char *text = pen_plan_text(w.plan);
+    common_column(text, "pitch 192");
+    common_column(text, " depth ");
+    common_column(text, " kind=");
+    check_no_trailing_blanks(text);
+    pen_free(text);
+    world_finish(&w);
+
+    // Wide characters count two, a long name pushes nobody else's line.
+    world_plan(
+        &w,
+        "{ 'modules': {"
+        "'\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd': {"
+        "'type': 'Source' },"
+        "'plain': { 'type': 'Work', 'props': { 'limit': 9000 } },"
+        "'\xc3\xa4\xc3\xb6\xc3\xbc': { 'type': 'Work',"
+        "  'props': { 'limit': 9000 } },"
+        "'a_name_that_is_longer_than_any_that_a_column_would_be_made_for': {"
+        "  'type': 'Work' },"
+        "'k': { 'type': 'Sink', 'props': { 'limit': 9000 } } },"
+        "'connections': ["
+        "{ 'from': '\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd',"
+        "  'to': 'plain' },"
+        "{ 'from': 'plain', 'to': '\xc3\xa4\xc3\xb6\xc3\xbc' },"
+        "{ 'from': '\xc3\xa4\xc3\xb6\xc3\xbc', 'to':"
+        "'a_name_that_is_longer_than_any_that_a_column_would_be_made_for' },"
+        "{ 'from':"
+        "'a_name_that_is_longer_than_any_that_a_column_would_be_made_for',"
+        "  'to': 'k' } ] }");
+    text = pen_plan_text(w.plan);
+    common_column(text, "limit=9000");
+    // In front of it stand the longest name and the cost.
+    assert_true(common_column(text, " Source ") < 20);
+    check_no_trailing_blanks(text);
+    pen_free(text);
+    world_finish(&w);
+}
+
+// --- colours ----------------------------------------------------------------
+
+// Take the escapes out, and the line that tells what they mean.
+static void uncolour(char *text)
+{
+    char *to = text;
+    bool begin = true;
+    for (const char *from = text; *from;) {
+        if (*from == '\033') {
+            assert_int_equal(from[1], '[');
+            from += strcspn(from, "m") + 1;
+            continue;
+        }
+        if (begin && strncmp(from, "colours", 7) == 0) {
+            from += strcspn(from, "\n") + 1;
+            continue;
+        }
+        begin = *from == '\n' || (begin && *from == '\033');
+        *to++ = *from++;
+    }
+    *to = '\0';
+}
+
+PEN_TEST(colours_change_nothing_else)
+{
+    struct world w;
+    world_plan(&w, fan);
+    char *plain = pen_plan_text(w.plan);
+    char *coloured = pen_plan_text_coloured(w.plan);
+    assert_null(strchr(plain, '\033'));
+    // Each memory type has its own, and the legend tells which.
+    assert_non_null(strstr(coloured, "colours\033[0m    \033[94mHOST\033[0m"));
+    assert_non_null(strstr(coloured, "\033[36mHOST_PINNED\033[0m  RGB"));
+    assert_non_null(strstr(coloured, "\033[32mCUDA_DEVICE\033[0m  RGB"));
+    assert_non_null(strstr(coloured, "\033[1;35m  +\033[0m"));
+    // No line leaves the terminal coloured.
+    unsigned on = 0, off = 0;
+    for (const char *c = coloured; (c = strchr(c, '\033')); c++) {
+        const bool reset = strncmp(c, "\033[0m", 4) == 0;
+        on += !reset;
+        off += reset;
+    }
+    assert_int_equal(on, off);
+    uncolour(coloured);
+    assert_string_equal(coloured, plain);
+    pen_free(plain);
+    pen_free(coloured);
+    world_finish(&w);
+}
+
+// --- totals -----------------------------------------------------------------
+
+PEN_TEST(what_modules_hold_adds_up_to_the_peaks)
+{
+    struct world w;
+    uint32_t count;
+    uint64_t sum[PEN_MEM_COUNT] = { 0 };
+    world_plan(&w, fan);
+    struct stk_holding *list = stk_plan_holdings(w.plan, &count);
+    assert_non_null(list);
+    assert_true(count > 2);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(list[i].sum > 0);
+        assert_true(i == 0 || list[i].sum <= list[i - 1].sum);
+        for (unsigned m = 0; m < PEN_MEM_COUNT; m++)
+            sum[m] += list[i].pools[m] + list[i].workspace[m];
+    }
+    assert_memory_equal(sum, w.plan->peak, sizeof(sum));
+    free(list);
+    // The sink holds nothing and has no row.
+    char *text = pen_plan_text(w.plan);
+    const char *table = strstr(text, "\nmemory     module");
+    assert_non_null(table);
+    assert_non_null(strstr(table, "\n           s "));
+    assert_null(strstr(table, "\n           k "));
+    assert_non_null(strstr(table, "\n           sum "));
+    assert_non_null(strstr(table, "\n           budget "));
+    pen_free(text);
+    world_finish(&w);
+}
+
+PEN_TEST(the_budget_stands_beside_the_memory)
+{
+    struct world w;
+    const struct pen_plan_params params = {
+        .budget = { [PEN_MEM_HOST] = 1 << 20,
+                    [PEN_MEM_HOST_PINNED] = 2 << 20,
+                    [PEN_MEM_CUDA_DEVICE] = 3 << 20 },
+        .h2d_limited = true,
+        .h2d_per_frame = 7,
+    };
+    world_plan_with(&w, fan, &params, NULL);
+    assert_int_equal(w.status, PEN_OK);
+    json_t *root = json_of(&w);
+    const json_t *budget = json_object_get(root, "budget");
+    assert_int_equal(integer(budget, "host"), 1 << 20);
+    assert_int_equal(integer(budget, "cuda_device"), 3 << 20);
+    assert_int_equal(integer(budget, "h2d_per_frame"), 7);
+    assert_true(json_is_null(json_object_get(budget, "d2h_per_frame")));
+    json_decref(root);
+    char *text = pen_plan_text(w.plan);
+    const char *row = strstr(text, "budget");
+    assert_non_null(strstr(row, "1.00 MiB"));
+    assert_non_null(strstr(row, "3.00 MiB"));
+    assert_non_null(strstr(row, ") of at most 7, "));
+    pen_free(text);
+    // Nobody knows how much a card has that is not there.
+    w.plan->budget[PEN_MEM_CUDA_DEVICE] = 0;
+    text = pen_plan_text(w.plan);
+    row = strstr(text, "budget");
+    assert_int_equal(
+        column_of(row, "?") + 1,
+        column_of(strstr(text, "memory     module"), "CUDA_DEVICE") +
+            (long)strlen("CUDA_DEVICE") - 11);
+    pen_free(text);
+    world_finish(&w);
+}
+
+PEN_TEST(the_cost_is_told_by_what_does_the_work)
+{
+    struct world w;
+    world_plan(&w, fan);
+    const struct stk_plan_parts parts = stk_plan_parts(w.plan);
+    assert_int_equal(parts.h2d,
+                     world_node(&w, "_bridge_1_CudaMemCopy")->cost_ns);
+    assert_int_equal(parts.device, world_node(&w, "a")->cost_ns);
+    assert_int_equal(parts.d2d, 0);
+    assert_true(parts.h2d && parts.d2h && parts.device && parts.host);
+    assert_int_equal(parts.h2d + parts.d2h + parts.d2d + parts.device +
+                         parts.host,
+                     w.plan->cost_ns);
+    char *text = pen_plan_text(w.plan);
+    const char *cost = strstr(text, "\ncost ");
+    assert_non_null(strstr(cost, " per frame: CPU "));
+    assert_non_null(strstr(cost, "to the device "));
+    assert_non_null(strstr(cost, "on the device "));
+    assert_non_null(strstr(cost, "to the host "));
+    assert_null(strstr(cost, "copies on the device"));
+    pen_free(text);
+    json_t *root = json_of(&w);
+    const json_t *us = json_object_get(root, "cost");
+    double sum = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)us, key, value)
+        sum += json_real_value(value);
+    assert_true(fabs(sum - json_real_value(json_object_get(
+                               root, "cost_us_per_frame"))) < 1e-6);
+    json_decref(root);
+    world_finish(&w);
+}
+
+PEN_TEST(what_is_unknown_is_listed_where_it_begins)
+{
+    static const char *const text =
+        "{ 'modules': {"
+        "'s': { 'type': 'Source', 'props': { 'formats': 'RGB|MONO',"
+        "  'width': 0, 'height': 0, 'range': 'full' } },"
+        "'a': { 'type': 'Work', 'props': { 'formats': 'RGB|MONO' } },"
+        "'k': { 'type': 'Sink', 'props': { 'formats': 'RGB|MONO' } } },"
+        "'connections': [ { 'from': 's', 'to': 'a' },"
+        "  { 'from': 'a', 'to': 'k' } ] }";
+    struct world w;
+    uint32_t count;
+    world_plan(&w, text);
+    // Who fills in what negotiate leaves open is the planner's business.
+    const unsigned colour =
+        w.plan->nodes[0].output[0].caps.matrix ? 0 : STK_GAP_MATRIX;
+    struct stk_unknown *list = stk_plan_unknowns(w.plan, &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(list[0].gaps, STK_GAP_FORMAT | STK_GAP_SIZE | colour);
+    assert_int_equal(list[0].own, list[0].gaps);
+    assert_int_equal(list[1].own, 0);
+    free(list);
+    char *printed = pen_plan_text(w.plan);
+    const char *told =
+        strstr(printed, "\nunknown    s.output: format MONO|RGB, "
+                        "size");
+    assert_non_null(told);
+    assert_non_null(strstr(told, "; --probe reads the headers of the files of "
+                                 "`s`\n"));
+    assert_non_null(strstr(told, "and at 1 output behind it\n"));
+    pen_free(printed);
+    json_t *root = json_of(&w);
+    const json_t *first = member(root, "unknown", 0);
+    check_keys(first, "output what own settled_by");
+    assert_string_equal(string(first, "output"), "s.output");
+    assert_non_null(strstr(string(first, "settled_by"), "--probe"));
+    assert_true(json_is_null(
+        json_object_get(member(root, "unknown", 1), "settled_by")));
+    json_decref(root);
+    world_finish(&w);
+
+    // Once it was looked at, looking is no advice any more.
+    const struct pen_plan_params params = { .probe = true };
+    world_probe = (struct pen_probe){ .caps = { .width = 64 } };
+    world_plan_with(&w, text, &params, NULL);
+    assert_int_equal(w.status, PEN_OK);
+    printed = pen_plan_text(w.plan);
+    assert_non_null(strstr(printed, "\nunknown    s.output: format"));
+    assert_null(strstr(printed, "--probe"));
+    pen_free(printed);
+    world_probe = (struct pen_probe){ 0 };
+    world_finish(&w);
+}
+
+PEN_TEST(what_is_known_is_not_listed)
+{
+    struct world w;
+    uint32_t count;
+    world_plan(&w, fan);
+    for (uint32_t n = 0; n < w.plan->node_count; n++)
+        for (uint32_t o = 0; o < w.plan->nodes[n].outputs; o++) {
+            struct pen_caps *caps = &w.plan->nodes[n].output[o].caps;
+            caps->matrix = PEN_MATRIX_BT709;
+            caps->range = PEN_RANGE_FULL;
+        }
+    free(stk_plan_unknowns(w.plan, &count));
+    assert_int_equal(count, 0);
+    // A rate is missing only beside others that have one.
+    w.plan->edges[0].caps.fps = (struct pen_rational){ 30, 1 };
+    struct stk_unknown *list = stk_plan_unknowns(w.plan, &count);
+    assert_true(count > 0);
+    assert_int_equal(list[0].gaps, STK_GAP_RATE);
+    free(list);
+    char *text = pen_plan_text(w.plan);
+    assert_non_null(strstr(text, "  30 fps  "));
+    pen_free(text);
+    w.plan->edges[0].caps.fps = (struct pen_rational){ 30000, 1001 };
+    json_t *root = json_of(&w);
+    assert_string_equal(string(member(root, "connections", 0), "fps"),
+                        "30000/1001");
+    json_decref(root);
+    world_finish(&w);
+}
+
+// --- how good it is ---------------------------------------------------------
+
+static void check_head(const struct world *w, const char *says)
+{
+    char *text = pen_plan_text(w->plan);
+    char *line = strndup(text, strcspn(text, "\n"));
+    if (!strstr(line, says))
+        fail_msg("no \"%s\" in %s", says, line);
+    free(line);
+    pen_free(text);
+}
+
+PEN_TEST(how_far_from_the_best_is_told)
+{
+    struct world w;
+    world_plan(&w, fan);
+    w.plan->optimal = true;
+    check_head(&w, ", optimal");
+    w.plan->optimal = false;
+    check_head(&w, ", optimum not proven");
+    json_t *root = json_of(&w);
+    assert_true(json_is_null(json_object_get(root, "gap_us")));
+    json_decref(root);
+
+    w.plan->cost_ns = 200000;
+    w.plan->gap_ns = 12345;
+    check_head(&w, ", within 12.3 us (6.2 %) of the best possible");
+    root = json_of(&w);
+    assert_true(json_real_value(json_object_get(root, "gap_us")) == 12.345);
+    assert_true(json_is_false(json_object_get(root, "gap_loss")));
+    json_decref(root);
+    // Never 0 %, never more than all of it.
+    w.plan->gap_ns = 1;
+    check_head(&w, "(0.1 %)");
+    w.plan->gap_ns = 400000;
+    check_head(&w, "(100.0 %)");
+
+    w.plan->gap_loss = true;
+    check_head(&w, ", optimum not proven: another plan may lose less");
+    root = json_of(&w);
+    assert_true(json_is_true(json_object_get(root, "gap_loss")));
+    json_decref(root);
+    world_finish(&w);
+}
+
+PEN_TEST(losses_are_told_wherever_a_plan_is_shown)
+{
+    struct world w;
+    world_plan(&w, fan);
+    const struct stk_plan_node *lossy = NULL;
+    for (uint32_t n = 0; n < w.plan->node_count; n++)
+        if (w.plan->nodes[n].loss[0])
+            lossy = &w.plan->nodes[n];
+    assert_non_null(lossy);
+    char loses[256];
+    snprintf(loses, sizeof(loses), "loses: %s", lossy->loss);
+    check_head(&w, "(1 lossy)");
+    char *text = pen_plan_text(w.plan);
+    assert_non_null(strstr(text, loses));
+    pen_free(text);
+    json_t *root = json_of(&w);
+    assert_true(json_is_true(json_object_get(root, "lossy")));
+    for (uint32_t n = 0; n < w.plan->node_count; n++) {
+        const bool is = &w.plan->nodes[n] == lossy;
+        const json_t *m = member(root, "modules", n);
+        assert_int_equal(json_is_true(json_object_get(m, "lossy")), is);
+        assert_int_equal(json_is_null(json_object_get(m, "loss")), !is);
+    }
+    json_decref(root);
+    world_finish(&w);
+}
+
+PEN_TEST(the_class_of_a_generic_type_is_told)
+{
+    struct world w;
+    world_plan(&w, fan);
+    struct stk_plan_node *node = &w.plan->nodes[world_number(&w, "a")];
+    node->type = "Anything";
+    node->choice = "the device is there anyway";
+    char *text = pen_plan_text(w.plan);
+    const char *line = strstr(text, "   a  ");
+    assert_non_null(line);
+    assert_true(column_of(line, "Anything = CudaWork") > 0);
+    assert_non_null(strstr(line, "why: the device is there anyway\n"));
+    pen_free(text);
+    json_t *root = json_of(&w);
+    const json_t *m = member(root, "modules", world_number(&w, "a"));
+    assert_string_equal(string(m, "type"), "Anything");
+    assert_string_equal(string(m, "class"), "CudaWork");
+    assert_string_equal(string(m, "choice"), "the device is there anyway");
+    json_decref(root);
     world_finish(&w);
 }
 
@@ -411,6 +845,17 @@ PEN_TEST_MAIN(PEN_CASE(json_has_the_promised_keys_and_no_others),
               PEN_CASE(issues_are_part_of_the_json),
               PEN_CASE(touched_things_are_told_by_their_kind),
               PEN_CASE(a_join_is_drawn_once_below_its_last_branch),
+              PEN_CASE(columns_of_text_are_those_of_a_terminal),
+              PEN_CASE(columns_stand_below_each_other),
+              PEN_CASE(colours_change_nothing_else),
+              PEN_CASE(what_modules_hold_adds_up_to_the_peaks),
+              PEN_CASE(the_budget_stands_beside_the_memory),
+              PEN_CASE(the_cost_is_told_by_what_does_the_work),
+              PEN_CASE(what_is_unknown_is_listed_where_it_begins),
+              PEN_CASE(what_is_known_is_not_listed),
+              PEN_CASE(how_far_from_the_best_is_told),
+              PEN_CASE(losses_are_told_wherever_a_plan_is_shown),
+              PEN_CASE(the_class_of_a_generic_type_is_told),
               PEN_CASE(deep_fan_outs_stay_on_the_page),
               PEN_CASE(drawings_are_well_formed_whatever_the_names),
               PEN_CASE(names_cannot_steer_a_terminal),

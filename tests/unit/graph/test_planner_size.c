@@ -20,28 +20,28 @@ PEN_TEST(a_pool_holds_what_waits_what_is_used_and_what_is_made)
     struct world w;
     world_plan(&w, PIPE(MOD("s", "Source", RGB) "," MOD("k", "Sink", RGB),
                         TO("s", "k")));
-    // Four wait, one is consumed, one produced.
-    assert_int_equal(blocks(&w, "s"), 6);
+    // Four wait, the one being made among them, one is consumed.
+    assert_int_equal(blocks(&w, "s"), 5);
     assert_int_equal(world_node(&w, "s")->output[0].block_bytes, FRAME);
-    assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_HOST), 6 * FRAME);
+    assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_HOST), 5 * FRAME);
     assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_HOST_PINNED), 0);
     assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_COUNT), 0);
     world_finish(&w);
-    // The deepest of two queues, one frame in the hands of each consumer.
+    // The deepest of two queues, and one in the hands of the slower consumer.
     world_plan(&w, PIPE(MOD("s", "Source", RGB) "," MOD(
                             "a", "Sink", RGB) "," MOD("b", "Sink", RGB),
                         "{ 'from': 's', 'to': 'a', 'queue': { 'depth': 9 } },"
                         "{ 'from': 's', 'to': 'b', 'queue': { 'depth': 2 } }"));
-    assert_int_equal(blocks(&w, "s"), 9 + 2 + 1);
+    assert_int_equal(blocks(&w, "s"), 9 + 1);
     world_finish(&w);
-    // An upload: two wait for it, one is being copied, one produced, one whose
-    // copy is not done. Behind it the user's depth.
+    // An upload: two wait for it, it has one, and of two the copies are not
+    // done. Behind it the user's depth.
     world_plan(&w, PIPE(MOD("s", "Source", RGB) "," MOD("k", "Sink", CUDA RGB),
                         TO("s", "k")));
-    assert_int_equal(blocks(&w, "s"), 2 + 1 + 1 + 1);
-    assert_int_equal(blocks(&w, "_bridge_1_CudaMemCopy"), 4 + 1 + 1);
+    assert_int_equal(blocks(&w, "s"), 2 + 1 + 2);
+    assert_int_equal(blocks(&w, "_bridge_1_CudaMemCopy"), 4 + 1);
     assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_HOST_PINNED), 5 * FRAME);
-    assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_CUDA_DEVICE), 6 * FRAME);
+    assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_CUDA_DEVICE), 5 * FRAME);
     world_finish(&w);
 }
 
@@ -83,20 +83,84 @@ PEN_TEST(frames_that_pass_through_are_held_by_the_pool_behind)
                PIPE(MOD("s", "Source", RGB) "," MOD("p", "Pass", RGB) "," MOD(
                         "q", "Pass", RGB) "," MOD("k", "Sink", RGB),
                     TO("s", "p") "," TO("p", "q") "," TO("q", "k")));
-    // Three queues of four, three in hand, one being made.
-    assert_int_equal(blocks(&w, "s"), 3 * 4 + 3 + 1);
+    // Three queues of four, and one in the last hands: who passes a frame on
+    // has it only while there is a place behind.
+    assert_int_equal(blocks(&w, "s"), 3 * 4 + 1);
     assert_int_equal(blocks(&w, "p"), 0);
     assert_int_equal(blocks(&w, "q"), 0);
     // The size of forwarded frames is told, but counted once.
     assert_int_equal(world_node(&w, "q")->output[0].block_bytes, FRAME);
-    assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_HOST), 16 * FRAME);
+    assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_HOST), 13 * FRAME);
     world_finish(&w);
     // A converter that lets frames through holds both pools.
     world_plan(&w, PIPE(MOD("s", "Source",
                             "'formats': 'RGB|MONO'") "," MOD("k", "Sink", RGB),
                         TO("s", "k")));
-    assert_int_equal(blocks(&w, "_bridge_1_HostConvert"), 4 + 1 + 1);
-    assert_int_equal(blocks(&w, "s"), 2 + 1 + (4 + 1) + 1);
+    assert_int_equal(blocks(&w, "_bridge_1_HostConvert"), 4 + 1);
+    assert_int_equal(blocks(&w, "s"), 2 + 4 + 1);
+    world_finish(&w);
+}
+
+PEN_TEST(queues_that_drop_hold_frames_of_any_age)
+{
+    static const struct {
+        const char *first, *second, *third;  // queues
+        uint32_t blocks;
+    } cases[] = {
+        // s to a sink, s to a module that passes on, that to a sink.
+        { "'depth': 4", "'depth': 2", "'depth': 3", 5 + 1 },
+        // The newest four, one taken earlier, one being made.
+        { "'depth': 4, 'policy': 'drop_oldest'", "'depth': 1", "'depth': 1",
+          4 + 1 + 1 },
+        // Four of any age, one taken before; three in a row and their next.
+        { "'depth': 4, 'policy': 'drop_newest'", "'depth': 2", "'depth': 1",
+          4 + 1 + 3 + 1 },
+        // What lies behind the drop is a row of its own.
+        { "'depth': 1", "'depth': 4, 'policy': 'drop_oldest'", "'depth': 3",
+          4 + 1 + (3 + 1) },
+        // What lies in front of it is not.
+        { "'depth': 1", "'depth': 4", "'depth': 3, 'policy': 'drop_oldest'",
+          4 + 3 + 1 + 1 },
+        { "'depth': 1", "'depth': 4", "'depth': 3, 'policy': 'drop_newest'",
+          4 + 1 + (3 + 1) },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct world w;
+        char links[512];
+        snprintf(links, sizeof(links),
+                 "{ 'from': 's', 'to': 'k', 'queue': { %s } },"
+                 "{ 'from': 's', 'to': 'p', 'queue': { %s } },"
+                 "{ 'from': 'p', 'to': 'l', 'queue': { %s } }",
+                 cases[i].first, cases[i].second, cases[i].third);
+        char json[1024];
+        snprintf(json, sizeof(json), PIPE("%s", "%s"),
+                 MOD("s", "Source", RGB) "," MOD("p", "Pass", RGB) "," MOD(
+                     "k", "Sink", RGB) "," MOD("l", "Sink", RGB),
+                 links);
+        world_plan(&w, json);
+        assert_int_equal(blocks(&w, "s"), cases[i].blocks);
+        world_finish(&w);
+    }
+}
+
+PEN_TEST(what_the_device_reads_comes_back_later)
+{
+    struct world w;
+    // Also behind modules that pass it on, and whoever else has it.
+    world_plan(&w, PIPE(MOD("s", "Source", RGB) "," MOD("p", "Pass", RGB) "," MOD(
+                            "k", "Sink", CUDA RGB) "," MOD("l", "Sink", RGB),
+                        TO("s", "p") "," TO("p", "k") "," TO("s", "l")));
+    assert_int_equal(world_node(&w, "s")->output[0].mem, PEN_MEM_HOST_PINNED);
+    assert_int_equal(blocks(&w, "s"), 4 + 2 + 1 + 2);
+    assert_int_equal(blocks(&w, "_bridge_1_CudaMemCopy"), 4 + 1);
+    world_finish(&w);
+    // What a copy writes for the host is done when the host has it.
+    world_plan(&w, PIPE(MOD("s", "Source", CUDA RGB) "," MOD("k", "Sink", RGB),
+                        TO("s", "k")));
+    assert_int_equal(blocks(&w, "s"), 2 + 1);
+    assert_int_equal(world_node(&w, "_bridge_1_CudaMemCopy")->output[0].mem,
+                     PEN_MEM_HOST_PINNED);
+    assert_int_equal(blocks(&w, "_bridge_1_CudaMemCopy"), 4 + 1);
     world_finish(&w);
 }
 
@@ -161,7 +225,7 @@ PEN_TEST(a_plan_over_budget_is_refused_with_the_largest_users)
         TO("s", "a") "," TO("a", "b") "," TO(
             "b", "c") ","
                       "{ 'from': 'c', 'to': 'k', 'queue': { 'depth': 40 } }");
-    const uint64_t peak = (uint64_t)(6 * 3 + 42) * FRAME;
+    const uint64_t peak = (uint64_t)(5 * 3 + 41) * FRAME;
     params.budget[PEN_MEM_CUDA_DEVICE] = peak - 1;
     world_plan_with(&w, text, &params, NULL);
     assert_int_equal(w.status, PEN_E_LIMIT);
@@ -170,7 +234,7 @@ PEN_TEST(a_plan_over_budget_is_refused_with_the_largest_users)
     assert_non_null(strstr(issue->message, "CUDA_DEVICE"));
     const char *first = strstr(issue->message, "`c.output`");
     assert_non_null(first);
-    assert_non_null(strstr(first, "42 frames"));
+    assert_non_null(strstr(first, "41 frames"));
     // One byte less is not the same number to the reader.
     char told_need[80];
     snprintf(told_need, sizeof(told_need),
@@ -201,7 +265,7 @@ PEN_TEST(the_budget_that_is_recommended_is_enough)
     params.budget[PEN_MEM_CUDA_DEVICE] = 1;
     const char *text =
         PIPE(MOD("s", "Source", CUDA RGB) "," MOD("k", "Sink", CUDA RGB),
-             "{ 'from': 's', 'to': 'k', 'queue': { 'depth': 118 } }");
+             "{ 'from': 's', 'to': 'k', 'queue': { 'depth': 119 } }");
     world_plan_with(&w, text, &params, NULL);
     const struct pen_issue *issue = world_issue(&w, "E510");
     assert_non_null(issue);
@@ -254,13 +318,13 @@ PEN_TEST(default_budgets_are_half_the_host_and_nine_tenths_of_the_device)
     assert_int_equal(w.plan->budget[PEN_MEM_HOST_PINNED], 500 * FRAME);
     assert_int_equal(w.plan->budget[PEN_MEM_CUDA_DEVICE], 900 * FRAME);
     world_finish(&w);
-    f.cuda_memory = 6 * FRAME;
+    f.cuda_memory = 5 * FRAME;
     world_plan_with(&w, text, &params, NULL);
     assert_int_equal(w.status, PEN_E_LIMIT);
     world_finish(&w);
-    // The two host types share one half: 6 pageable and 5 pinned frames.
+    // The two host types share one half: 5 pageable and 5 pinned frames.
     f.cuda_memory = 1000 * FRAME;
-    f.host_memory = 2 * 10 * FRAME;
+    f.host_memory = 2 * 9 * FRAME;
     const char *both =
         PIPE(MOD("s", "Source", RGB) "," MOD("k", "Sink", CUDA RGB) "," MOD(
                  "t", "Source", RGB) "," MOD("l", "Sink", RGB),
@@ -270,7 +334,7 @@ PEN_TEST(default_budgets_are_half_the_host_and_nine_tenths_of_the_device)
     assert_non_null(
         strstr(world_issue(&w, "E510")->message, "HOST+HOST_PINNED"));
     world_finish(&w);
-    f.host_memory = 2 * 11 * FRAME;
+    f.host_memory = 2 * 10 * FRAME;
     world_plan_with(&w, both, &params, NULL);
     assert_int_equal(w.status, PEN_OK);
     world_finish(&w);
@@ -416,7 +480,7 @@ PEN_TEST(the_first_frames_complete_a_plan)
                      PEN_FMT_BIT(PEN_FMT_RGB) | PEN_FMT_BIT(PEN_FMT_MONO));
     assert_int_equal(world_node(&w, "e")->output[0].caps.bytes, 64 * 48 * 3);
     assert_int_equal(pen_plan_peak(w.plan, PEN_MEM_CUDA_DEVICE),
-                     (6 + 4) * FRAME);
+                     (5 + 3) * FRAME);
     assert_true(w.plan->cost_ns > 0);
     assert_int_equal(w.plan->h2d_bytes_per_frame, FRAME);
     world_finish(&w);
@@ -497,7 +561,7 @@ PEN_TEST(frames_that_fit_change_nothing_and_negotiate_nothing)
 PEN_TEST(a_frame_beyond_the_budget_is_refused_and_the_plan_stays)
 {
     struct world w;
-    open_plan(&w, 10 * FRAME);
+    open_plan(&w, 8 * FRAME);
     struct pen_caps caps = picture(PEN_FMT_RGB, 64, 48);
     assert_int_equal(settle(&w, "d", &caps), PEN_OK);
     char *before = snapshot(w.plan);
@@ -664,7 +728,9 @@ PEN_TEST_MAIN(
     PEN_CASE(a_pool_holds_what_waits_what_is_used_and_what_is_made),
     PEN_CASE(depth_is_the_connections_then_the_consumers_then_the_settings),
     PEN_CASE(frames_that_pass_through_are_held_by_the_pool_behind),
-    PEN_CASE(an_output_that_nobody_takes_still_has_frames_to_write_to),
+    PEN_CASE(queues_that_drop_hold_frames_of_any_age),
+              PEN_CASE(what_the_device_reads_comes_back_later),
+              PEN_CASE(an_output_that_nobody_takes_still_has_frames_to_write_to),
     PEN_CASE(costs_are_bytes_by_rates_in_whole_nanoseconds),
     PEN_CASE(a_plan_over_budget_is_refused_with_the_largest_users),
     PEN_CASE(the_budget_that_is_recommended_is_enough),

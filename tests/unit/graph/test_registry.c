@@ -447,7 +447,7 @@ PEN_TEST(describe_json_says_all_of_a_class)
     json_decref(expected);
 
     const json_t *props = json_object_get(d, "properties");
-    assert_int_equal(json_array_size(props), 5 + 2);
+    assert_int_equal(json_array_size(props), 5 + 3);
     expected = json_pack("{s:s, s:s, s:n, s:i, s:i, s:n, s:b, s:s, s:b, s:s}",
                          "name", "width", "type", "int", "default", "min", 1,
                          "max", 4096, "enum", "required", 1, "unit", "px",
@@ -505,20 +505,34 @@ PEN_TEST(describe_text_shows_every_property_and_pin)
     pen_free(text);
 }
 
-PEN_TEST(list_json_has_one_entry_for_each_class)
+PEN_TEST(list_json_has_what_matches)
 {
-    const struct pen_module_class *const list[] = { &test_blur, &test_signal };
-    json_t *d = parsed(pen_registry_list_json(list, 2));
+    struct pen_error err = { 0 };
+    struct pen_registry *r = test_registry(&err);
+    json_t *d = parsed(pen_registry_list_json(r, PEN_CATEGORY_SOURCE, NULL));
     const json_t *modules = json_object_get(d, "modules");
     assert_int_equal(json_array_size(modules), 2);
     assert_string_equal(string_at(json_array_get(modules, 1), "name"),
                         "TestSignal");
     assert_true(
         json_is_true(json_object_get(json_array_get(modules, 0), "available")));
+    assert_int_equal(json_array_size(json_object_get(d, "generic")), 0);
     json_decref(d);
-    d = parsed(pen_registry_list_json(NULL, 0));
+    d = parsed(pen_registry_list_json(r, PEN_CATEGORY_NONE, NULL));
+    assert_int_equal(json_array_size(json_object_get(d, "modules")),
+                     TEST_CLASS_COUNT);
+    json_decref(d);
+    const char *const tags[] = { "function:blur", NULL };
+    d = parsed(pen_registry_list_json(r, PEN_CATEGORY_NONE, tags));
+    assert_int_equal(json_array_size(json_object_get(d, "modules")), 2);
+    assert_int_equal(json_array_size(json_object_get(d, "generic")), 1);
+    json_decref(d);
+    const char *const none[] = { "function:nothing", NULL };
+    d = parsed(pen_registry_list_json(r, PEN_CATEGORY_NONE, none));
     assert_int_equal(json_array_size(json_object_get(d, "modules")), 0);
+    assert_int_equal(json_array_size(json_object_get(d, "generic")), 0);
     json_decref(d);
+    pen_registry_destroy(&r);
 }
 
 PEN_TEST_MAIN(PEN_CASE(another_abi_or_size_is_refused_before_anything_is_read),
@@ -533,4 +547,4 @@ PEN_TEST_MAIN(PEN_CASE(another_abi_or_size_is_refused_before_anything_is_read),
               PEN_CASE(threads_may_read_at_the_same_time),
               PEN_CASE(describe_json_says_all_of_a_class),
               PEN_CASE(describe_text_shows_every_property_and_pin),
-              PEN_CASE(list_json_has_one_entry_for_each_class))
+              PEN_CASE(list_json_has_what_matches))

@@ -50,6 +50,11 @@ PEN_TEST(schema_and_reader_agree)
                 "\"DeviceToHost\"}"),
         THROUGH("\"type\":\"CudaMemCopy\",\"props\":{\"kind\":"
                 "\"DeviceToHost\"},\"#\":1,\"extra\":1"),
+        BLUR("\"backend\":\"cuda\""),
+        BLUR("\"backend\":\"auto\""),
+        THROUGH("\"type\":\"Blur\""),
+        THROUGH("\"type\":\"Blur\",\"props\":{\"sigma\":2,\"backend\":"
+                "\"cpu\"}"),
     };
     static const char *const bad[] = {
         "[]",
@@ -74,6 +79,12 @@ PEN_TEST(schema_and_reader_agree)
         THROUGH("\"type\":\"CudaMemCopyH2D\",\"props\":{\"kind\":"
                 "\"DeviceToHost\"}"),
         THROUGH("\"type\":\"GaussianBlur\",\"props\":[]"),
+        BLUR("\"backend\":\"cpu\""),
+        BLUR("\"backend\":\"gpu\""),
+        THROUGH("\"type\":\"Blur\",\"props\":{\"sigma\":-2}"),
+        THROUGH("\"type\":\"Blur\",\"props\":{\"zoom\":2}"),
+        THROUGH("\"type\":\"Blur\",\"props\":{\"backend\":\"gpu\"}"),
+        THROUGH("\"type\":\"Rotate\""),
     };
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         agree(schema, good[i], true);

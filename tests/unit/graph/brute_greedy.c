@@ -1,0 +1,179 @@
+// The rule of the reference system: connection by connection, if the memory
+// types differ a memory bridge, then in that memory, if the formats differ, a
+// conversion to the first format that is taken. Nothing is shared and nothing
+// is looked ahead. A pool gives the first memory type that it can.
+
+#include "brute.h"
+
+#include <string.h>
+
+struct greedy {
+    const struct brute_graph *g;
+    unsigned option[BRUTE_MODULES];
+    struct brute_caps caps[BRUTE_EDGES];  // what arrives
+    unsigned home[BRUTE_EDGES];
+    struct brute_value value;
+    bool device;
+};
+
+static unsigned first_bit(unsigned mask)
+{
+    return mask & ~(mask - 1);
+}
+
+static void take(struct greedy *y, const struct brute_step *s, unsigned weight)
+{
+    for (int i = 0; i < BRUTE_PARTS; i++)
+        y->value.loss[i] += (int64_t)weight * s->loss.part[i];
+    y->value.cost += s->cost;
+    y->device = y->device || s->device;
+}
+
+// The cheapest way by copies to one of `homes`; false if there is none.
+static bool move_to(struct greedy *y, const struct brute_board *b,
+                    unsigned *state, unsigned homes)
+{
+    const unsigned format = *state % b->formats;
+    int64_t cost[BRUTE_HOMES];
+    int before[BRUTE_HOMES];
+    for (unsigned h = 0; h < BRUTE_HOMES; h++)
+        cost[h] = BRUTE_NEVER;
+    cost[*state / b->formats] = 0;
+    before[*state / b->formats] = -1;
+    for (unsigned round = 0; round < BRUTE_HOMES; round++)
+        for (unsigned a = 0; a < BRUTE_HOMES; a++)
+            for (unsigned c = 0; c < BRUTE_HOMES; c++) {
+                const struct brute_step *s =
+                    &b->step[a * b->formats + format][c * b->formats + format];
+                if (cost[a] >= BRUTE_NEVER || !s->there ||
+                    cost[a] + s->cost >= cost[c])
+                    continue;
+                cost[c] = cost[a] + s->cost;
+                before[c] = (int)a;
+            }
+    int end = -1;
+    for (unsigned h = 0; h < BRUTE_HOMES; h++)
+        if ((homes & 1u << h) && cost[h] < BRUTE_NEVER &&
+            (end < 0 || cost[h] < cost[end]))
+            end = (int)h;
+    if (end < 0)
+        return false;
+    for (int h = end; before[h] >= 0; h = before[h])
+        take(y,
+             &b->step[(unsigned)before[h] * b->formats + format]
+                     [(unsigned)h * b->formats + format],
+             0);
+    *state = (unsigned)end * b->formats + format;
+    return true;
+}
+
+static bool convert(struct greedy *y, const struct brute_board *b,
+                    const struct brute_class *to, unsigned weight,
+                    unsigned *state)
+{
+    unsigned target = 0;
+    for (unsigned i = 1; i < b->formats; i++)
+        if ((to->formats & PEN_FMT_BIT(b->format[i])) &&
+            (target == 0 || b->format[i] < b->format[target]))
+            target = i;
+    int best = -1;
+    for (unsigned h = 0; h < BRUTE_HOMES && target; h++) {
+        const unsigned v = h * b->formats + target;
+        if (b->step[*state][v].there &&
+            (best < 0 || b->step[*state][v].cost < b->step[*state][best].cost))
+            best = (int)v;
+    }
+    if (best < 0)
+        return false;
+    take(y, &b->step[*state][best], weight);
+    *state = (unsigned)best;
+    return true;
+}
+
+static bool connect(struct greedy *y, unsigned edge,
+                    const struct brute_caps *caps, unsigned root,
+                    bool forwarded)
+{
+    const struct brute_graph *g = y->g;
+    const unsigned number = g->edge[edge].to;
+    const struct brute_class *to = &g->module[number].option[y->option[number]];
+    struct brute_board b;
+    brute_board_make(
+        g, caps, !forwarded || root != AT_HOST,
+        brute_wants_dmabuf(g, g->edge[edge].from, g->edge[edge].from_pin), &b);
+    unsigned state = root * b.formats;
+    const unsigned all = brute_taken(g, to->mem);
+    if (!(all & 1u << root) &&
+        !move_to(y, &b, &state, brute_taken(g, first_bit(to->mem))))
+        return false;
+    if ((caps->mask & ~to->formats) &&
+        (!convert(y, &b, to, brute_weight(g, edge), &state) ||
+         !move_to(y, &b, &state, all)))
+        return false;
+    y->caps[edge] = brute_state_caps(&b, state);
+    y->home[edge] = state / b.formats;
+    return brute_takes(g, &b, to, state);
+}
+
+static bool place(struct greedy *y, unsigned module)
+{
+    const struct brute_graph *g = y->g;
+    const struct brute_module *m = &g->module[module];
+    const struct brute_class *c = &m->option[y->option[module]];
+    struct brute_caps in[BRUTE_PINS] = { 0 };
+    int at[BRUTE_PINS] = { 0 };
+    unsigned homes = 0;
+    for (unsigned e = 0; e < g->edges; e++)
+        if (g->edge[e].to == module) {
+            in[g->edge[e].to_pin] = y->caps[e];
+            at[g->edge[e].to_pin] = (int)y->home[e];
+            homes |= 1u << y->home[e];
+        }
+    const struct brute_caps out = brute_negotiate(c, m, in);
+    y->value.cost += brute_module_cost(g, m, c, in, at, &out);
+    y->device = y->device || c->cuda;
+    int root = c->passes ? brute_promise(homes) : BRUTE_NOWHERE;
+    if (!c->passes) {
+        const unsigned roots = brute_roots(g, c, false);
+        root = roots ? __builtin_ctz(roots) : BRUTE_NOWHERE;
+    }
+    for (unsigned e = 0; e < g->edges; e++)
+        if (g->edge[e].from == module &&
+            (root < 0 || !connect(y, e, &out, (unsigned)root, c->passes)))
+            return false;
+    return root >= 0 || m->outputs == 0;
+}
+
+// The next combination of classes; false after the last.
+static bool next(struct greedy *y)
+{
+    for (unsigned m = 0; m < y->g->modules; m++) {
+        if (++y->option[m] < y->g->module[m].options)
+            return true;
+        y->option[m] = 0;
+    }
+    return false;
+}
+
+enum brute_result brute_greedy(const struct brute_graph *g,
+                               struct brute_value *value)
+{
+    struct greedy y = { .g = g };
+    enum brute_result result = BRUTE_IMPOSSIBLE;
+    do {
+        memset(&y.value, 0, sizeof(y.value));
+        y.device = false;
+        bool whole = true;
+        for (unsigned m = 0; m < g->modules && whole; m++)
+            whole = place(&y, m);
+        if (!whole)
+            continue;
+        if (y.device)
+            y.value.cost += brute_share(g, g->profile.context_ns);
+        if (result == BRUTE_IMPOSSIBLE ||
+            brute_value_compare(&y.value, value) < 0)
+            *value = y.value;
+        result = BRUTE_FOUND;
+    } while (next(&y));
+    return result;
+}

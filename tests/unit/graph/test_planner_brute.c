@@ -1,0 +1,266 @@
+// The planner against all choices that there are, on random graphs of a few
+// modules (brute.h): least loss, then least cost, for the whole graph.
+
+#include "brute.h"
+#include "planner_world.h"
+#include "src/graph/planner.h"
+
+unsigned world_negotiated, world_probed;
+struct pen_probe world_probe;
+enum pen_status world_probe_status;
+
+// --- more classes
+// -------------------------------------------------------------
+
+// What `Resize` stands for in this world.
+struct resize_params {
+    const char *formats;
+    int32_t work;
+};
+
+// clang-format off
+static const struct pen_prop resize_props[] = {
+    PEN_STRING(struct resize_params, formats, "formats", "RGB", "Formats."),
+    PEN_I32(struct resize_params, work, "work", 0, 0, 1 << 20, "By pixel."),
+    PEN_PROPS_END,
+};
+// clang-format on
+
+static void resize_narrow(const void *params, struct pen_pin_set *in,
+                          struct pen_pin_set *out)
+{
+    const struct resize_params *p = params;
+    in[0].formats = out[0].formats = world_mask(p->formats, false);
+}
+
+static uint64_t resize_operations(const void *params, const struct pen_caps *in,
+                                  const struct pen_caps *out)
+{
+    const struct resize_params *p = params;
+    (void)out;
+    return (uint64_t)p->work * (uint64_t)in[0].width * (uint64_t)in[0].height;
+}
+
+// clang-format off
+WORLD_PINS(resize_cpu_in,
+           WORLD_PIN("input", WORLD_RAW, PEN_MEM_BIT(PEN_MEM_HOST),
+                     WORLD_FORMATS));
+WORLD_PINS(resize_cpu_out,
+           WORLD_PIN("output", WORLD_RAW, PEN_MEM_BIT(PEN_MEM_HOST),
+                     WORLD_FORMATS));
+WORLD_PINS(resize_cuda_out,
+           WORLD_PIN("output", WORLD_RAW, WORLD_CUDA, WORLD_FORMATS));
+#define RESIZE_CLASS(NAME, BACKEND)                                            \
+    WORLD_CLASS(NAME, TRANSFORM),                                              \
+    WORLD_TAGS("function:resize", BACKEND), .props = resize_props,             \
+    .params_size = sizeof(struct resize_params),                               \
+    .ops.narrow = resize_narrow, .ops.operations = resize_operations
+static const struct pen_module_class resize_cpu = {
+    RESIZE_CLASS("ResizeCpu", "backend:cpu"), .inputs = resize_cpu_in,
+    .outputs = resize_cpu_out,
+};
+static const struct pen_module_class resize_cuda = {
+    RESIZE_CLASS("ResizeCuda", "backend:cuda"), .flags = PEN_CLASS_CUDA,
+    .inputs = world_cuda_in, .outputs = resize_cuda_out,
+};
+// clang-format on
+
+// Converters that know the formats of the graph and no others: what is not
+// tried here, the planner must not have either.
+static void make_converters(const struct brute_graph *g)
+{
+    static struct pen_module_class classes[2];
+    static struct pen_pin outputs[2][2];
+    static const char *const names[] = { "HostConvert", "CudaConvert" };
+    for (unsigned side = 0; side < 2; side++) {
+        for (unsigned i = 0; i < WORLD_COUNT; i++)
+            if (!strcmp(world_classes[i].name, names[side]))
+                classes[side] = world_classes[i];
+        outputs[side][0] = classes[side].outputs[0];
+        outputs[side][0].formats = 0;
+        for (unsigned t = 0; t < g->targets; t++)
+            outputs[side][0].formats |= PEN_FMT_BIT(g->target[t]);
+        classes[side].outputs = outputs[side];
+        world_extra[side] = &classes[side];
+    }
+    world_extra[2] = &resize_cpu;
+    world_extra[3] = &resize_cuda;
+}
+
+// --- one graph
+// ----------------------------------------------------------------
+
+struct counts {
+    unsigned graphs, refused, skipped, bridged, two_bridges, proven, dmabufs;
+    unsigned generic, device_free;
+    unsigned trees, proven_trees, diamonds, proven_diamonds;
+    unsigned greedy, better_than_greedy;
+};
+
+static void tell_graph(const struct brute_graph *g, const char *text)
+{
+    const struct pen_profile *f = &g->profile;
+    print_message("%s (%s), %llu frames, formats of the converters:\n", text,
+                  g->shape, (unsigned long long)g->frames);
+    for (unsigned t = 0; t < g->targets; t++)
+        print_message(" %s", pen_format_info(g->target[t])->name);
+    print_message("\nh2d %u, d2h %u, device %u, host %u, operations %u and %u, "
+                  "launch %u, copy %u, context %u, load %u, DMABUF %u\n",
+                  f->h2d_rate, f->d2h_rate, f->device_rate, f->host_rate,
+                  f->host_operations, f->device_operations, f->launch_ns,
+                  f->copy_ns, f->context_ns, f->load_ns, f->dmabuf);
+    char *json = brute_json(g);
+    print_message("%s\n", json ? json : "");
+    free(json);
+}
+
+static void tell_values(const struct brute_graph *g,
+                        const struct brute_value *best,
+                        const struct brute_value *value)
+{
+    char text[200];
+    struct stk_text how = { 0 };
+    struct brute_value again;
+    brute_value_text(value, text, sizeof(text));
+    print_message("the plan %s\n", text);
+    brute_value_text(best, text, sizeof(text));
+    print_message("the best %s\n", text);
+    brute_solve(g, &again, &how);
+    print_message("%s", how.data ? how.data : "");
+    stk_text_finish(&how);
+}
+
+static bool compare_plan(const struct brute_graph *g, const struct world *w,
+                         const struct brute_value *best, struct counts *c)
+{
+    struct brute_value value, greedy;
+    const char *wrong = brute_walk(g, w->plan, &value);
+    if (wrong) {
+        print_message("the plan is wrong: %s\n", wrong);
+        return false;
+    }
+    const int order = brute_value_compare(&value, best);
+    bool right = order >= 0;
+    const bool same_loss = !memcmp(value.loss, best->loss, sizeof(value.loss));
+    if (w->plan->optimal)
+        right =
+            right && order == 0 && w->plan->gap_ns == 0 && !w->plan->gap_loss;
+    else if (!w->plan->gap_loss)
+        right =
+            right && same_loss && value.cost - best->cost <= w->plan->gap_ns;
+    if (brute_greedy(g, &greedy) == BRUTE_FOUND) {
+        const int than = brute_value_compare(&value, &greedy);
+        c->greedy++;
+        c->better_than_greedy += than < 0;
+        if (than > 0) {
+            char text[200];
+            brute_value_text(&greedy, text, sizeof(text));
+            print_message("the reference's rule %s\n", text);
+            right = false;
+        }
+    }
+    if (!right) {
+        print_message("optimal %d, gap %lld ns, gap of loss %d\n",
+                      w->plan->optimal, (long long)w->plan->gap_ns,
+                      w->plan->gap_loss);
+        tell_values(g, best, &value);
+    }
+    return right;
+}
+
+static void count_plan(const struct brute_graph *g, const struct pen_plan *plan,
+                       struct counts *c)
+{
+    unsigned bridges = 0;
+    bool dmabuf = false, generic = false;
+    for (uint32_t n = 0; n < plan->node_count; n++)
+        bridges += plan->nodes[n].inserted;
+    for (uint32_t e = 0; e < plan->edge_count; e++)
+        dmabuf = dmabuf || plan->edges[e].mem == PEN_MEM_DMABUF;
+    for (unsigned m = 0; m < g->modules; m++)
+        generic = generic || g->module[m].options > 1;
+    c->bridged += bridges > 0;
+    c->two_bridges += bridges > 1;
+    c->dmabufs += dmabuf;
+    c->generic += generic;
+    c->proven += plan->optimal;
+    if (brute_is_tree(g) && brute_most_targets(g) <= STK_EXACT_TARGETS) {
+        c->trees++;
+        c->proven_trees += plan->optimal;
+    }
+    if (!strcmp(g->shape, "diamond")) {
+        c->diamonds++;
+        c->proven_diamonds += plan->optimal;
+    }
+}
+
+// False if the planner is wrong; that was told.
+static bool try_graph(const struct brute_graph *g, struct counts *c)
+{
+    struct brute_value best;
+    struct world w;
+    bool right = true;
+    const enum brute_result result = brute_solve(g, &best, NULL);
+    if (result == BRUTE_TOO_LARGE) {
+        c->skipped++;
+        return true;
+    }
+    char *text = brute_json(g);
+    assert_non_null(text);
+    make_converters(g);
+    world_plan_with(&w, text,
+                    &(struct pen_plan_params){ .profile = &g->profile,
+                                               .frames = g->frames },
+                    "HostConvert|CudaConvert");
+    free(text);
+    c->graphs++;
+    if (w.status == PEN_OK && result == BRUTE_FOUND) {
+        right = compare_plan(g, &w, &best, c);
+        count_plan(g, w.plan, c);
+    } else if (w.status != PEN_OK && result == BRUTE_IMPOSSIBLE) {
+        c->refused++;
+    } else {
+        print_message("%s: %s\n",
+                      w.status == PEN_OK ? "a plan where none is possible"
+                                         : "refused, but there is a plan",
+                      w.err.text);
+        right = false;
+    }
+    if (!right)
+        tell_graph(g, "this graph");
+    world_finish(&w);
+    return right;
+}
+
+PEN_TEST(plans_are_the_best_of_all_choices)
+{
+    const unsigned count = pen_test_seeds(6000, 100000);
+    struct counts c = { 0 };
+    unsigned wrong = 0;
+    uint64_t seed = 20261201;
+    for (unsigned i = 0; i < count; i++) {
+        struct brute_graph g;
+        brute_random(&g, &seed);
+        if (!try_graph(&g, &c)) {
+            print_message("that was graph %u\n\n", i);
+            wrong++;
+        }
+    }
+    print_message("# %u graphs, %u refused, %u too large for all choices\n",
+                  c.graphs, c.refused, c.skipped);
+    print_message("# %u with bridges, %u with 2 or more, %u with DMABUFs, %u "
+                  "with generic types\n",
+                  c.bridged, c.two_bridges, c.dmabufs, c.generic);
+    print_message("# proven: %u, %u of %u trees, %u of %u diamonds\n", c.proven,
+                  c.proven_trees, c.trees, c.proven_diamonds, c.diamonds);
+    print_message("# better than the reference's rule: %u of %u\n",
+                  c.better_than_greedy, c.greedy);
+    assert_int_equal(wrong, 0);
+    assert_true(c.graphs - c.refused >= 5000);
+    assert_true(c.two_bridges >= 1000);
+    assert_true(c.skipped * 20 < count);
+    assert_int_equal(c.proven_trees, c.trees);
+    assert_true(c.proven_diamonds * 100 >= c.diamonds * 95);
+}
+
+PEN_TEST_MAIN(PEN_CASE(plans_are_the_best_of_all_choices))

@@ -1,0 +1,764 @@
+// Why a bridge is there: the constraint, the neighbours, what would remove it,
+// and that each number is that of the plan which it speaks of.
+
+#include "planner_world.h"
+
+#include "alloc_fail.h"
+
+unsigned world_negotiated, world_probed;
+struct pen_probe world_probe;
+enum pen_status world_probe_status;
+
+// --- classes of one side, which do the same ----------------------------------
+
+WORLD_PINS(fixed_host_in, WORLD_PIN("input", WORLD_RAW, PEN_MEM_BITS_HOST,
+                                    PEN_FMT_BITS_ALL11));
+WORLD_PINS(fixed_host_out,
+           WORLD_PIN("output", WORLD_RAW, PEN_MEM_BIT(PEN_MEM_HOST),
+                     PEN_FMT_BITS_ALL11));
+WORLD_PINS(fixed_cuda_in,
+           WORLD_PIN("input", WORLD_RAW, WORLD_CUDA, PEN_FMT_BITS_ALL11));
+WORLD_PINS(fixed_cuda_out,
+           WORLD_PIN("output", WORLD_RAW, WORLD_CUDA, PEN_FMT_BITS_ALL11));
+
+// clang-format off
+static const struct pen_prop fixed_props[] = {
+    PEN_I32(struct world_copy, kind, "strength", 1, 0, 9, "How much."),
+    PEN_PROPS_END,
+};
+static const struct pen_prop fixed_cuda_props[] = {
+    PEN_I32(struct world_copy, kind, "power", 1, 0, 9, "How much."),
+    PEN_PROPS_END,
+};
+// clang-format on
+
+static const struct pen_module_class fixed_host = {
+    WORLD_CLASS("FixedHost", TRANSFORM),
+    WORLD_TAGS("function:fixed", "backend:cpu"),
+    .inputs = fixed_host_in,
+    .outputs = fixed_host_out,
+    .props = fixed_props,
+    .params_size = sizeof(struct world_copy),
+};
+static const struct pen_module_class fixed_cuda = {
+    WORLD_CLASS("FixedCuda", TRANSFORM),
+    WORLD_TAGS("function:fixed", "backend:cuda"),
+    .flags = PEN_CLASS_CUDA,
+    .inputs = fixed_cuda_in,
+    .outputs = fixed_cuda_out,
+    .props = fixed_cuda_props,
+    .params_size = sizeof(struct world_copy),
+};
+
+// A source whose memory is a choice, of which there are many.
+// clang-format off
+static const struct pen_choice choices[] = {
+    { "HOST", PEN_MEM_HOST, "" }, { "DEVICE", PEN_MEM_CUDA_DEVICE, "" },
+    { "D1", 101, "" }, { "D2", 102, "" }, { "D3", 103, "" },
+    { "D4", 104, "" }, { "D5", 105, "" }, { "D6", 106, "" },
+    { "D7", 107, "" }, { "D8", 108, "" }, { "D9", 109, "" },
+    { "E1", 110, "" }, { "E2", 111, "" }, { "E3", 112, "" },
+    { "E4", 113, "" }, { "E5", 114, "" }, { "E6", 115, "" },
+    { "E7", 116, "" }, { "E8", 117, "" }, { "E9", 118, "" },
+    { 0 },
+};
+static const struct pen_prop chooser_props[] = {
+    PEN_ENUM(struct world_copy, kind, "memType", PEN_MEM_HOST, choices,
+             "Memory."),
+    PEN_PROPS_END,
+};
+// clang-format on
+
+static void chooser_narrow(const void *params, struct pen_pin_set *in,
+                           struct pen_pin_set *out)
+{
+    const struct world_copy *p = params;
+    (void)in;
+    out[0].formats = PEN_FMT_BIT(PEN_FMT_RGB);
+    out[0].mem =
+        p->kind == PEN_MEM_HOST ? PEN_MEM_BIT(PEN_MEM_HOST) : WORLD_CUDA;
+}
+
+static enum pen_status chooser_negotiate(const void *params,
+                                         const struct pen_caps *in,
+                                         struct pen_caps *out,
+                                         struct pen_error *err)
+{
+    (void)params;
+    (void)in;
+    (void)err;
+    out[0].kind = PEN_KIND_RAW_IMAGE;
+    out[0].format = PEN_FMT_RGB;
+    out[0].width = 640;
+    out[0].height = 480;
+    return PEN_OK;
+}
+
+static const struct pen_module_class chooser = {
+    WORLD_CLASS("Chooser", SOURCE), .outputs = world_out,
+    .props = chooser_props,         .params_size = sizeof(struct world_copy),
+    .ops.narrow = chooser_narrow,   .ops.negotiate = chooser_negotiate,
+};
+
+// --- asking ------------------------------------------------------------------
+
+static void plan_with(struct world *w, const char *text,
+                      const struct pen_module_class *first,
+                      const struct pen_module_class *second)
+{
+    world_extra[0] = first;
+    world_extra[1] = second;
+    world_plan(w, text);
+    world_extra[0] = world_extra[1] = NULL;
+}
+
+static json_t *explain(const struct world *w, const char *from_to)
+{
+    struct pen_error err = { 0 };
+    json_error_t why;
+    char *text = pen_plan_explain_json(w->plan, from_to, &err);
+    if (!text)
+        fail_msg("%s: %s", from_to, err.text);
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    if (!root)
+        fail_msg("%s\n%s", why.text, text);
+    pen_free(text);
+    return root;
+}
+
+static char *explain_text(const struct world *w, const char *from_to)
+{
+    struct pen_error err = { 0 };
+    char *text = pen_plan_explain(w->plan, from_to, &err);
+    if (!text)
+        fail_msg("%s: %s", from_to, err.text);
+    return text;
+}
+
+static const char *string(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value))
+        fail_msg("%s is no string", key);
+    return json_string_value(value);
+}
+
+static const json_t *item(const json_t *root, const char *list, size_t i)
+{
+    const json_t *value = json_array_get(json_object_get(root, list), i);
+    if (!value)
+        fail_msg("%s has no item %zu", list, i);
+    return value;
+}
+
+static size_t count(const json_t *root, const char *list)
+{
+    const json_t *value = json_object_get(root, list);
+    assert_true(json_is_array(value));
+    return json_array_size(value);
+}
+
+static void check_has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is not in\n%s", part, text);
+}
+
+// The answer to a question; fails if it was not asked.
+static const json_t *answer(const json_t *root, const char *list,
+                            const char *kind, const char *value)
+{
+    size_t i;
+    const json_t *a;
+    json_array_foreach (json_object_get(root, list), i, a) {
+        const char *v = json_string_value(json_object_get(a, "value"));
+        if (!strcmp(string(a, "kind"), kind) &&
+            (!value || (v && !strcmp(v, value))))
+            return a;
+    }
+    char *dump = json_dumps(root, JSON_INDENT(1));
+    fail_msg("no %s %s in\n%s", kind, value ? value : "", dump);
+    return NULL;
+}
+
+static int64_t copied(const struct pen_plan *plan)
+{
+    return (int64_t)(plan->h2d_bytes_per_frame + plan->d2h_bytes_per_frame +
+                     plan->h2h_bytes_per_frame);
+}
+
+// The answer says of the other plan what that plan says of itself.
+static void check_numbers(const json_t *a, const struct pen_plan *now,
+                          const struct pen_plan *then)
+{
+    const double us = json_real_value(json_object_get(a, "cost_us_per_frame"));
+    const double more =
+        json_real_value(json_object_get(a, "more_us_per_frame"));
+    assert_true(json_is_null(json_object_get(a, "refused")));
+    assert_int_equal((int64_t)(us * 1000 + 0.5), then->cost_ns);
+    assert_int_equal((int64_t)(more * 1000 + (more < 0 ? -0.5 : 0.5)),
+                     then->cost_ns - now->cost_ns);
+    assert_int_equal(
+        json_integer_value(json_object_get(a, "copied_bytes_per_frame")),
+        copied(then));
+    assert_int_equal(
+        json_integer_value(json_object_get(a, "more_bytes_per_frame")),
+        copied(then) - copied(now));
+}
+
+static void check_refused(const struct world *w, const char *from_to,
+                          enum pen_status status, const char *part)
+{
+    struct pen_error err = { 0 };
+    char *text = pen_plan_explain(w->plan, from_to, &err);
+    assert_null(text);
+    assert_int_equal(err.status, status);
+    check_has(err.text, part);
+    assert_null(pen_plan_explain_json(w->plan, from_to, NULL));
+}
+
+// --- what forces it ----------------------------------------------------------
+
+static const char *const upload =
+    "{ 'modules': {"
+    "  's': { 'type': 'Source' },"
+    "  'a': { 'type': 'CudaWork', 'props': { 'mem': 'CUDA_DEVICE' } },"
+    "  'k': { 'type': 'Sink', 'props': { 'mem': 'CUDA_DEVICE' } } },"
+    " 'connections': [ { 'from': 's', 'to': 'a' },"
+    "                  { 'from': 'a', 'to': 'k' } ] }";
+
+PEN_TEST(a_copy_is_forced_by_memory_and_the_properties_are_named)
+{
+    struct world w;
+    world_plan(&w, upload);
+    json_t *root = explain(&w, "s:a");
+    assert_string_equal(string(root, "from"), "s.output");
+    assert_string_equal(string(root, "to"), "a.input");
+    assert_int_equal(count(root, "bridges"), 1);
+    const json_t *b = item(root, "bridges", 0);
+    assert_string_equal(string(b, "type"), "CudaMemCopy");
+    assert_string_equal(string(b, "does"), "copies to the device");
+    assert_string_equal(string(b, "forced_by"),
+                        "memory: `a.input` takes CUDA_DEVICE, `s.output` "
+                        "gives HOST");
+    const json_t *takes = json_object_get(b, "takes");
+    assert_string_equal(string(takes, "mem"), "CUDA_DEVICE");
+    assert_string_equal(string(takes, "mem_by"), "mem");
+    // The default is no restriction that anybody asked for.
+    const json_t *gives = json_object_get(b, "gives");
+    assert_string_equal(string(gives, "mem"), "HOST");
+    assert_true(json_is_null(json_object_get(gives, "mem_by")));
+    assert_int_equal(json_integer_value(json_object_get(b, "bytes_read")),
+                     192 * 48);
+    // 8 us and 9216 bytes at 25 GB/s.
+    assert_int_equal(
+        (int)(json_real_value(json_object_get(b, "cost_us")) * 1000 + 0.5),
+        8369);
+    // The way has the memory types of all edges.
+    assert_int_equal(count(root, "way"), 2);
+    assert_string_equal(string(item(root, "way", 0), "mem"), "HOST_PINNED");
+    assert_string_equal(string(item(root, "way", 0), "upgraded_from"), "HOST");
+    assert_string_equal(string(item(root, "way", 1), "mem"), "CUDA_DEVICE");
+    json_decref(root);
+    world_finish(&w);
+}
+
+PEN_TEST(a_conversion_is_forced_by_format_and_tells_where_it_stands)
+{
+    struct world w;
+    world_plan(&w,
+               "{ 'modules': {"
+               "  's': { 'type': 'Source', 'props': { 'formats': 'NV12' } },"
+               "  'a': { 'type': 'CudaWork', 'props': {"
+               "         'mem': 'CUDA_DEVICE', 'formats': 'RGB' } },"
+               "  'k': { 'type': 'Sink', 'props': {"
+               "         'mem': 'CUDA_DEVICE' } } },"
+               " 'connections': [ { 'from': 's', 'to': 'a' },"
+               "                  { 'from': 'a', 'to': 'k' } ] }");
+    json_t *root = explain(&w, "s:a");
+    assert_int_equal(count(root, "bridges"), 2);
+    const json_t *copy = item(root, "bridges", 0);
+    const json_t *convert = item(root, "bridges", 1);
+    assert_string_equal(string(convert, "does"),
+                        "converts to RGB, on the device");
+    assert_string_equal(string(convert, "forced_by"),
+                        "format: `a.input` takes RGB, `s.output` gives NV12");
+    assert_string_equal(string(convert, "loss"), "rounding (YUV to RGB)");
+    check_has(string(convert, "stands"), "behind the transfer: 4.50 KiB cross");
+    check_has(string(convert, "stands"), "9.00 KiB");
+    check_has(string(copy, "stands"), "before the conversion");
+    assert_string_equal(string(json_object_get(convert, "gives"), "formats_by"),
+                        "formats");
+    json_decref(root);
+    world_finish(&w);
+}
+
+PEN_TEST(of_several_formats_those_that_do_not_pass_are_named)
+{
+    struct world w;
+    world_plan(&w, "{ 'modules': {"
+                   "  's': { 'type': 'Source', 'props': {"
+                   "         'formats': 'RGB|NV12|MONO' } },"
+                   "  'k': { 'type': 'Sink', 'props': {"
+                   "         'formats': 'RGB|MONO' } } },"
+                   " 'connections': [ { 'from': 's', 'to': 'k' } ] }");
+    json_t *root = explain(&w, "s:k");
+    check_has(string(item(root, "bridges", 0), "forced_by"),
+              "and does not take NV12");
+    check_has(string(item(root, "bridges", 0), "stands"),
+              "both ends are on one side");
+    json_decref(root);
+    world_finish(&w);
+}
+
+PEN_TEST(who_shares_a_bridge_is_named)
+{
+    struct world w;
+    world_plan(&w, "{ 'modules': {"
+                   "  's': { 'type': 'Source' },"
+                   "  'a': { 'type': 'Sink', 'props': {"
+                   "         'mem': 'CUDA_DEVICE' } },"
+                   "  'b': { 'type': 'Sink', 'props': {"
+                   "         'mem': 'CUDA_DEVICE' } },"
+                   "  'c': { 'type': 'Sink' } },"
+                   " 'connections': [ { 'from': 's', 'to': 'a' },"
+                   "                  { 'from': 's', 'to': 'b' },"
+                   "                  { 'from': 's', 'to': 'c' } ] }");
+    json_t *root = explain(&w, "s:a");
+    assert_string_equal(string(item(root, "bridges", 0), "also_serves"),
+                        "s.output -> b.input");
+    json_decref(root);
+    // The third gets the frames as they are, from a pool made for the upload.
+    root = explain(&w, "s:c");
+    assert_int_equal(count(root, "bridges"), 0);
+    assert_int_equal(count(root, "alternatives"), 0);
+    check_has(json_string_value(item(root, "no_bridge", 0)),
+              "`c.input` takes HOST, and gets HOST_PINNED of RGB 64x48");
+    check_has(json_string_value(item(root, "no_bridge", 0)),
+              "the pool of `s.output` was made of that instead of HOST");
+    json_decref(root);
+    world_finish(&w);
+}
+
+PEN_TEST(a_mapped_dmabuf_is_no_copy)
+{
+    struct world w;
+    world_plan(&w, "{ 'modules': {"
+                   "  's': { 'type': 'Source', 'props': { 'mem': 'DMABUF' } },"
+                   "  'k': { 'type': 'Sink' } },"
+                   " 'connections': [ { 'from': 's', 'to': 'k' } ] }");
+    json_t *root = explain(&w, "s:k");
+    check_has(json_string_value(item(root, "no_bridge", 0)),
+              "mapped: no byte is copied");
+    assert_string_equal(string(item(root, "way", 0), "how"), "mapped");
+    json_decref(root);
+    world_finish(&w);
+}
+
+PEN_TEST(a_staged_upload_names_the_budget_that_avoids_it)
+{
+    struct world w;
+    world_plan(&w, "{ 'settings': { 'pinned_limit': 'stage',"
+                   "                'budget': { 'host_pinned': '20MiB' } },"
+                   "  'modules': {"
+                   "  's': { 'type': 'Source', 'props': {"
+                   "         'width': 1920, 'height': 1080 } },"
+                   "  'k': { 'type': 'Sink', 'props': {"
+                   "         'mem': 'CUDA_DEVICE' } } },"
+                   " 'connections': [ { 'from': 's', 'to': 'k' } ] }");
+    json_t *root = explain(&w, "s:k");
+    check_has(string(item(root, "bridges", 0), "forced_by"),
+              "over the budget of host_pinned");
+    const json_t *a = answer(root, "removals", "host_pinned", NULL);
+    assert_true(json_is_true(json_object_get(a, "removes")));
+    const char *bytes = string(a, "value");
+    // With that budget there is no such bridge, with one byte less there is.
+    struct pen_plan_params params = { 0 };
+    for (unsigned less = 0; less < 2; less++) {
+        struct pen_plan *plan = NULL;
+        params = w.plan->params;
+        params.budget[PEN_MEM_HOST_PINNED] = strtoull(bytes, NULL, 10) - less;
+        assert_int_equal(pen_plan_create(w.desc, w.registry, &params, &plan,
+                                         w.issues, &w.err),
+                         PEN_OK);
+        assert_int_equal(plan->h2h_per_frame, less);
+        if (!less)
+            check_numbers(a, w.plan, plan);
+        pen_plan_destroy(&plan);
+    }
+    json_decref(root);
+    world_finish(&w);
+}
+
+// --- what would remove it ----------------------------------------------------
+
+#define DETOUR(type, props)                                                    \
+    "{ 'modules': {"                                                           \
+    "  's': { 'type': 'Source', 'props': { 'mem': 'CUDA_DEVICE' } },"          \
+    "  'c': { 'type': '" type "', 'props': { " props " } },"                   \
+    "  'k': { 'type': 'Sink', 'props': { 'mem': 'CUDA_DEVICE' } } },"          \
+    " 'connections': [ { 'from': 's', 'to': 'c' },"                            \
+    "                  { 'from': 'c', 'to': 'k' } ] }"
+
+PEN_TEST(the_twin_on_the_other_side_is_found_by_its_tags)
+{
+    struct world w, other;
+    plan_with(&w, DETOUR("FixedHost", "'strength': 3"), &fixed_host,
+              &fixed_cuda);
+    plan_with(&other, DETOUR("FixedCuda", ""), &fixed_host, &fixed_cuda);
+    json_t *root = explain(&w, "s:c");
+    const json_t *a = answer(root, "removals", "module", "FixedCuda");
+    assert_string_equal(string(a, "module"), "c");
+    assert_true(json_is_true(json_object_get(a, "removes")));
+    assert_string_equal(string(a, "bridges"), "");
+    check_has(string(a, "note"), "it has no `strength`");
+    check_numbers(a, w.plan, other.plan);
+    json_decref(root);
+    // It is asked for both ends, and for both bridges of a longer way.
+    root = explain(&w, "s:k");
+    assert_int_equal(count(root, "bridges"), 2);
+    a = answer(root, "removals", "module", "FixedCuda");
+    assert_string_equal(string(a, "bridges"), "");
+    check_numbers(a, w.plan, other.plan);
+    char *text = explain_text(&w, "s:k");
+    check_has(text, "FixedCuda for `c` instead of FixedHost");
+    check_has(text, "less");
+    pen_free(text);
+    json_decref(root);
+    world_finish(&other);
+    world_finish(&w);
+}
+
+PEN_TEST(a_twin_that_does_not_help_is_told_as_such)
+{
+    struct world w;
+    // Its work is done on the device only because of its property.
+    world_plan(&w, upload);
+    json_t *root = explain(&w, "s:a");
+    const json_t *a = answer(root, "removals", "module", "Work");
+    assert_false(json_is_true(json_object_get(a, "removes")));
+    char *text = explain_text(&w, "s:a");
+    check_has(text, "nothing that was found");
+    check_has(text, "tried in vain");
+    pen_free(text);
+    json_decref(root);
+    world_finish(&w);
+}
+
+static const char *const chosen =
+    "{ 'modules': {"
+    "  's': { 'type': 'Chooser' },"
+    "  'p': { 'type': 'Pass', 'props': { 'mem': 'HOST|CUDA_DEVICE' } },"
+    "  'k': { 'type': 'Sink', 'props': { 'mem': 'CUDA_DEVICE' } } },"
+    " 'connections': [ { 'from': 's', 'to': 'p' },"
+    "                  { 'from': 'p', 'to': 'k' } ] }";
+
+PEN_TEST(a_property_is_found_where_the_frames_are_made)
+{
+    struct world w, other;
+    plan_with(&w, chosen, &chooser, NULL);
+    // The bridge may stand before or behind the module that passes on.
+    json_t *root = explain(&w, "s:k");
+    assert_int_equal(count(root, "bridges"), 1);
+    const json_t *a = answer(root, "removals", "property", "memType=DEVICE");
+    assert_string_equal(string(a, "module"), "s");
+    assert_true(json_is_true(json_object_get(a, "removes")));
+    assert_string_equal(string(a, "bridges"), "");
+    world_extra[0] = &chooser;
+    world_plan(&other, "{ 'modules': {"
+                       "  's': { 'type': 'Chooser', 'props': {"
+                       "         'memType': 'DEVICE' } },"
+                       "  'p': { 'type': 'Pass', 'props': {"
+                       "         'mem': 'HOST|CUDA_DEVICE' } },"
+                       "  'k': { 'type': 'Sink', 'props': {"
+                       "         'mem': 'CUDA_DEVICE' } } },"
+                       " 'connections': [ { 'from': 's', 'to': 'p' },"
+                       "                  { 'from': 'p', 'to': 'k' } ] }");
+    world_extra[0] = NULL;
+    check_numbers(a, w.plan, other.plan);
+    json_decref(root);
+    world_finish(&other);
+    world_finish(&w);
+}
+
+PEN_TEST(the_number_of_plans_is_bounded_and_what_is_left_is_counted)
+{
+    struct world w;
+    plan_with(&w, chosen, &chooser, NULL);
+    json_t *root = explain(&w, "s:k");
+    assert_int_equal(json_integer_value(json_object_get(root, "plans_made")),
+                     16);
+    const json_int_t left =
+        json_integer_value(json_object_get(root, "plans_not_made"));
+    // 19 other values, and a question or two before them.
+    assert_true(left >= 4 && left <= 6);
+    assert_int_equal(count(root, "alternatives") + count(root, "removals"), 16);
+    char *text = explain_text(&w, "s:k");
+    check_has(text, "more could be tried; at most 16 plans are made");
+    pen_free(text);
+    json_decref(root);
+    world_finish(&w);
+}
+
+static const char *const by_hand =
+    "{ 'modules': {"
+    "  's': { 'type': 'Source' },"
+    "  'up': { 'type': 'CudaMemCopy', 'props': { 'kind': 'HostToDevice' } },"
+    "  'h': { 'type': 'Work' }, 'k': { 'type': 'Sink' } },"
+    " 'connections': [ { 'from': 's', 'to': 'up', 'queue': { 'depth': 3 } },"
+    "   { 'from': 'up', 'to': 'h' }, { 'from': 'h', 'to': 'k' } ] }";
+
+PEN_TEST(a_copy_of_the_file_is_taken_away)
+{
+    struct world w, other;
+    world_plan(&w, by_hand);
+    world_plan(&other, "{ 'modules': { 's': { 'type': 'Source' },"
+                       "  'h': { 'type': 'Work' }, 'k': { 'type': 'Sink' } },"
+                       " 'connections': [ { 'from': 's', 'to': 'h' },"
+                       "                  { 'from': 'h', 'to': 'k' } ] }");
+    static const char *const ways[] = { "s:h", "up:h" };
+    for (unsigned i = 0; i < 2; i++) {
+        json_t *root = explain(&w, ways[i]);
+        assert_int_equal(count(root, "bridges"), 1);
+        const json_t *a = answer(root, "removals", "without", NULL);
+        assert_string_equal(string(a, "module"), "up");
+        assert_true(json_is_true(json_object_get(a, "removes")));
+        assert_string_equal(string(a, "bridges"), "");
+        check_numbers(a, w.plan, other.plan);
+        json_decref(root);
+    }
+    // As the last module of the way, too; there is no bridge on it.
+    json_t *root = explain(&w, "s:up");
+    assert_int_equal(count(root, "bridges"), 0);
+    const json_t *a = answer(root, "removals", "without", NULL);
+    assert_true(json_is_true(json_object_get(a, "removes")));
+    json_decref(root);
+    world_finish(&other);
+    world_finish(&w);
+}
+
+PEN_TEST(what_arrives_after_a_change_is_told)
+{
+    struct world w;
+    world_plan(&w,
+               "{ 'modules': {"
+               "  's': { 'type': 'Source', 'props': { 'formats': 'NV12' } },"
+               "  'c': { 'type': 'HostConvert', 'props': {"
+               "         'imageType': 'MONO' } },"
+               "  'k': { 'type': 'Sink', 'props': {"
+               "         'formats': 'NV12|MONO' } } },"
+               " 'connections': [ { 'from': 's', 'to': 'c' },"
+               "                  { 'from': 'c', 'to': 'k' } ] }");
+    json_t *root = explain(&w, "s:k");
+    const json_t *a = answer(root, "removals", "without", NULL);
+    check_has(string(a, "note"), "`k.input` gets NV12 then");
+    json_decref(root);
+    world_finish(&w);
+}
+
+// --- what is asked -----------------------------------------------------------
+
+PEN_TEST(a_bridge_stands_for_both_its_ends)
+{
+    struct world w;
+    world_plan(&w, upload);
+    char *whole = explain_text(&w, "s:a");
+    static const char *const same[] = {
+        "_bridge_1_CudaMemCopy",
+        "s:_bridge_1_CudaMemCopy",
+        "_bridge_1_CudaMemCopy:a",
+        "s.output:a.input",
+        "s:a.input",
+        "_bridge_1_CudaMemCopy.output:a",
+    };
+    for (size_t i = 0; i < sizeof(same) / sizeof(*same); i++) {
+        char *text = explain_text(&w, same[i]);
+        assert_string_equal(text, whole);
+        pen_free(text);
+    }
+    pen_free(whole);
+    world_finish(&w);
+}
+
+PEN_TEST(an_unknown_name_is_told_with_the_nearest_and_the_connections)
+{
+    struct world w;
+    world_plan(&w, "{ 'modules': {"
+                   "  'camera': { 'type': 'Source' },"
+                   "  'split': { 'type': 'Split' },"
+                   "  'blur': { 'type': 'Sink' }, 'b:c': { 'type': 'Sink' } },"
+                   " 'connections': [ { 'from': 'camera', 'to': 'split' },"
+                   "  { 'from': 'split.output_1', 'to': 'blur' },"
+                   "  { 'from': 'split.output_2', 'to': 'b:c' } ] }");
+    check_refused(&w, "camra:blur", PEN_E_CONFIG,
+                  "there is no module `camra`, did you mean `camera`?");
+    check_refused(&w, "camera:blurr", PEN_E_CONFIG, "did you mean `blur`?");
+    check_refused(&w, "camera:blurr", PEN_E_CONFIG,
+                  "connections are camera.output:split.input, ");
+    check_refused(&w, "split.output_3:blur", PEN_E_CONFIG,
+                  "`split` has no output `output_3`, did you mean `output_1`?");
+    check_refused(&w, "split.output_2:blur", PEN_E_CONFIG,
+                  "no frame goes from `split` to `blur`");
+    check_refused(&w, "blur:camera", PEN_E_CONFIG, "no frame goes from");
+    check_refused(&w, "camera:camera", PEN_E_CONFIG, "no frame goes from");
+    check_refused(&w, "camera", PEN_E_ARG, "FROM:TO");
+    check_refused(&w, "", PEN_E_ARG, "FROM:TO");
+    check_refused(&w, ":", PEN_E_CONFIG, "there is no module ``");
+    // Ids may have colons.
+    char *text = explain_text(&w, "camera:b:c");
+    check_has(text, "camera.output -> b:c.input: 0 bridges");
+    pen_free(text);
+    world_finish(&w);
+}
+
+PEN_TEST(of_several_ways_the_shortest_is_told)
+{
+    struct world w;
+    world_plan(&w, "{ 'modules': {"
+                   "  's': { 'type': 'Source' }, 'a': { 'type': 'Work' },"
+                   "  'j': { 'type': 'Join' }, 'k': { 'type': 'Sink' } },"
+                   " 'connections': [ { 'from': 's', 'to': 'a' },"
+                   "  { 'from': 'a', 'to': 'j.input_1' },"
+                   "  { 'from': 's', 'to': 'j.input_2' },"
+                   "  { 'from': 'j', 'to': 'k' } ] }");
+    json_t *root = explain(&w, "s:k");
+    assert_true(json_is_true(json_object_get(root, "several_ways")));
+    assert_int_equal(count(root, "way"), 2);
+    json_decref(root);
+    root = explain(&w, "s:j.input_1");
+    assert_false(json_is_true(json_object_get(root, "several_ways")));
+    assert_int_equal(count(root, "way"), 2);
+    json_decref(root);
+    world_finish(&w);
+}
+
+PEN_TEST(unknown_sizes_are_reckoned_with_and_said_to_be_so)
+{
+    struct world w, other;
+    world_plan(&w, "{ 'modules': {"
+                   "  'r': { 'type': 'Reader' }, 'd': { 'type': 'Decoder' },"
+                   "  'k': { 'type': 'Sink', 'props': {"
+                   "         'mem': 'CUDA_DEVICE' } } },"
+                   " 'connections': [ { 'from': 'r', 'to': 'd' },"
+                   "                  { 'from': 'd', 'to': 'k' } ] }");
+    // The same cost as a picture of that size has.
+    world_plan(&other, "{ 'modules': {"
+                       "  's': { 'type': 'Source', 'props': {"
+                       "         'width': 1920, 'height': 1080 } },"
+                       "  'k': { 'type': 'Sink', 'props': {"
+                       "         'mem': 'CUDA_DEVICE' } } },"
+                       " 'connections': [ { 'from': 's', 'to': 'k' } ] }");
+    assert_true(w.plan->provisional);
+    json_t *root = explain(&w, "d:k");
+    assert_true(json_is_true(json_object_get(root, "nominal")));
+    const json_t *b = item(root, "bridges", 0);
+    assert_int_equal(
+        (int64_t)(json_real_value(json_object_get(b, "cost_us")) * 1000 + 0.5),
+        world_node(&other, "_bridge_1_CudaMemCopy")->cost_ns);
+    check_has(string(item(root, "way", 0), "caps"), "?x?");
+    assert_true(json_is_true(json_object_get(item(root, "way", 0), "nominal")));
+    json_decref(root);
+    char *text = explain_text(&w, "d:k");
+    check_has(text, "~ is reckoned with 1920x1080");
+    check_has(text, "~5.93 MiB");
+    pen_free(text);
+    assert_true(w.plan->provisional);
+    world_finish(&other);
+    world_finish(&w);
+}
+
+PEN_TEST(explaining_changes_nothing_and_says_the_same_twice)
+{
+    struct world w;
+    plan_with(&w, DETOUR("FixedHost", "'strength': 3"), &fixed_host,
+              &fixed_cuda);
+    char *before = pen_plan_json(w.plan, w.issues);
+    char *first = explain_text(&w, "s:k");
+    char *second = explain_text(&w, "s:k");
+    char *after = pen_plan_json(w.plan, w.issues);
+    assert_string_equal(first, second);
+    assert_string_equal(before, after);
+    pen_free(before);
+    pen_free(first);
+    pen_free(second);
+    pen_free(after);
+    world_finish(&w);
+}
+
+typedef char *explainer(const struct pen_plan *plan, const char *from_to,
+                        struct pen_error *err);
+
+static void sweep(const struct world *w, const char *from_to, explainer *tell)
+{
+    struct pen_error err = { 0 };
+    char *whole = tell(w->plan, from_to, &err);
+    assert_non_null(whole);
+    for (unsigned nth = 1;; nth++) {
+        pen_alloc_fail_arm(nth, false);
+        char *text = tell(w->plan, from_to, &err);
+        if (!pen_alloc_fail_disarm()) {
+            assert_string_equal(text, whole);
+            pen_free(text);
+            break;
+        }
+        // Whole, where it could do without, or not there.
+        if (text)
+            assert_string_equal(text, whole);
+        else
+            assert_int_equal(err.status, PEN_E_NOMEM);
+        pen_free(text);
+    }
+    pen_free(whole);
+}
+
+PEN_TEST(every_allocation_may_fail)
+{
+    struct world w;
+    json_set_alloc_funcs(malloc, free);
+    plan_with(&w, DETOUR("FixedHost", "'strength': 3"), &fixed_host,
+              &fixed_cuda);
+    sweep(&w, "s:c", pen_plan_explain_coloured);
+    sweep(&w, "s:c", pen_plan_explain_json);
+    world_finish(&w);
+    world_plan(&w, by_hand);
+    sweep(&w, "s:h", pen_plan_explain);
+    world_finish(&w);
+    world_plan(&w, "{ 'modules': {"
+                   "  'r': { 'type': 'Reader' }, 'd': { 'type': 'Decoder',"
+                   "         'props': { 'formats': 'NV12|RGB' } },"
+                   "  'k': { 'type': 'Sink', 'props': {"
+                   "         'mem': 'CUDA_DEVICE' } } },"
+                   " 'connections': [ { 'from': 'r', 'to': 'd' },"
+                   "                  { 'from': 'd', 'to': 'k' } ] }");
+    sweep(&w, "r:k", pen_plan_explain_json);
+    struct pen_error err = { 0 };
+    for (unsigned nth = 1;; nth++) {
+        pen_alloc_fail_arm(nth, false);
+        assert_null(pen_plan_explain(w.plan, "r:nobody", &err));
+        if (!pen_alloc_fail_disarm())
+            break;
+        assert_true(err.status == PEN_E_NOMEM || err.status == PEN_E_CONFIG);
+    }
+    assert_int_equal(err.status, PEN_E_CONFIG);
+    world_finish(&w);
+}
+
+PEN_TEST_MAIN(
+    PEN_CASE(a_copy_is_forced_by_memory_and_the_properties_are_named),
+    PEN_CASE(a_conversion_is_forced_by_format_and_tells_where_it_stands),
+    PEN_CASE(of_several_formats_those_that_do_not_pass_are_named),
+    PEN_CASE(who_shares_a_bridge_is_named),
+    PEN_CASE(a_mapped_dmabuf_is_no_copy),
+    PEN_CASE(a_staged_upload_names_the_budget_that_avoids_it),
+    PEN_CASE(the_twin_on_the_other_side_is_found_by_its_tags),
+    PEN_CASE(a_twin_that_does_not_help_is_told_as_such),
+    PEN_CASE(a_property_is_found_where_the_frames_are_made),
+    PEN_CASE(the_number_of_plans_is_bounded_and_what_is_left_is_counted),
+    PEN_CASE(a_copy_of_the_file_is_taken_away),
+    PEN_CASE(what_arrives_after_a_change_is_told),
+    PEN_CASE(a_bridge_stands_for_both_its_ends),
+    PEN_CASE(an_unknown_name_is_told_with_the_nearest_and_the_connections),
+    PEN_CASE(of_several_ways_the_shortest_is_told),
+    PEN_CASE(unknown_sizes_are_reckoned_with_and_said_to_be_so),
+    PEN_CASE(explaining_changes_nothing_and_says_the_same_twice),
+    PEN_CASE(every_allocation_may_fail))
