@@ -767,7 +767,7 @@ static const char connection_schema[] =
     "{'type': 'object', 'required': ['from', 'to'], 'properties': {"
     "'from': {'$ref': '#/definitions/end'},"
     "'to': {'$ref': '#/definitions/end'},"
-    "'sieve': {'const': true},"
+    "'sieve': {'type': 'boolean'},"
     "'queue': {'type': 'object', 'properties': {"
     "'depth': {'$ref': '#/definitions/depth'},"
     "'policy': {'enum': ['block', 'drop_newest', 'drop_oldest']}},"

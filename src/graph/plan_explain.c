@@ -214,15 +214,14 @@ static void list_connections(const struct pen_plan *plan, struct stk_text *t)
         stk_text_addf(t, " and %u more", left);
 }
 
-static enum pen_status complain(const struct pen_plan *plan, struct stk_text *t,
-                                struct pen_error *err)
+static enum pen_status complain(const struct pen_plan *plan, enum pen_status st,
+                                struct stk_text *t, struct pen_error *err)
 {
-    enum pen_status st;
     list_connections(plan, t);
     if (t->failed)
         st = stk_plan_no_memory(err);
     else
-        st = pen_error_set(err, PEN_E_CONFIG, 0, "--explain", "%s", t->data);
+        pen_error_set(err, st, 0, "--explain", "%s", t->data);
     stk_text_finish(t);
     return st;
 }
@@ -288,7 +287,7 @@ static enum pen_status unknown_end(const struct pen_plan *plan,
     }
     if (nearest)
         stk_text_addf(&t, ", did you mean `%s`?", nearest);
-    return complain(plan, &t, err);
+    return complain(plan, PEN_E_CONFIG, &t, err);
 }
 
 // "FROM:TO"; ids may have colons too. A bridge alone stands for both ends.
@@ -303,11 +302,14 @@ static enum pen_status read_question(const struct pen_plan *plan,
         return PEN_OK;
     }
     const char *colon = strchr(text, ':');
-    if (!colon)
-        return pen_error_set(err, PEN_E_ARG, 0, "--explain",
-                             "\"%.100s\" is not of the form FROM:TO, two "
-                             "modules or pins (id or id.pin), and no bridge",
-                             text);
+    if (!colon) {
+        struct stk_text t = { 0 };
+        stk_text_addf(&t,
+                      "\"%.64s\" is neither FROM:TO, two modules or pins, nor "
+                      "a bridge",
+                      text);
+        return complain(plan, PEN_E_ARG, &t, err);
+    }
     for (const char *at = colon; at; at = strchr(at + 1, ':')) {
         look_up(plan, text, (size_t)(at - text), true, from);
         look_up(plan, at + 1, strlen(at + 1), false, to);
@@ -352,7 +354,7 @@ static enum pen_status find_way(struct stk_explain *ex, const char *from_to,
     struct stk_text t = { 0 };
     stk_text_addf(&t, "no frame goes from `%.64s` to `%.64s`",
                   plan->nodes[from_name.node].id, plan->nodes[to_name.node].id);
-    return complain(plan, &t, err);
+    return complain(plan, PEN_E_CONFIG, &t, err);
 }
 
 // --- what pins take and give -------------------------------------------------

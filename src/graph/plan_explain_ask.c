@@ -516,7 +516,8 @@ static json_t *kept_props(const json_t *props,
     const char *key;
     json_t *value;
     json_object_foreach ((json_t *)props, key, value) {
-        if (key[0] == '#')
+        // By name there is nothing left to choose.
+        if (key[0] == '#' || !strcmp(key, "backend"))
             continue;
         if (stk_prop_find(cls->props, key) ||
             stk_prop_find(stk_base_props(), key))
@@ -600,16 +601,32 @@ static uint32_t homes_given(uint32_t mems)
     return mems ? homes : STK_HOME_BIT(STK_HOME_HOST);
 }
 
-// Whether what one pin gives can be what another takes.
-static bool can_meet(const struct stk_explain *ex,
-                     const struct pen_pin_set *gives,
-                     const struct pen_pin_set *takes)
+// Whether what one pin gives is in memory, or of a format, that another takes.
+static bool memory_meets(const struct stk_explain *ex,
+                         const struct pen_pin_set *gives,
+                         const struct pen_pin_set *takes)
 {
     const uint32_t mems = takes->mem ? takes->mem : PEN_MEM_BIT(PEN_MEM_HOST);
-    const uint32_t taken = stk_homes_taken(mems, ex->plan->profile.dmabuf);
-    return (homes_given(gives->mem) & taken) &&
-           (!gives->formats || !takes->formats ||
-            (gives->formats & takes->formats));
+    return homes_given(gives->mem) &
+           stk_homes_taken(mems, ex->plan->profile.dmabuf);
+}
+
+static bool formats_meet(const struct pen_pin_set *gives,
+                         const struct pen_pin_set *takes)
+{
+    return !gives->formats || !takes->formats ||
+           (gives->formats & takes->formats);
+}
+
+// Whether a change of one end's set brings it to the other end.
+static bool helps(const struct stk_explain *ex, const struct pen_pin_set *now,
+                  const struct pen_pin_set *then,
+                  const struct pen_pin_set *other, bool output)
+{
+    const struct pen_pin_set *gives = output ? then : other;
+    const struct pen_pin_set *takes = output ? other : then;
+    return (then->mem != now->mem && memory_meets(ex, gives, takes)) ||
+           (then->formats != now->formats && formats_meet(gives, takes));
 }
 
 static enum pen_status ask_value(struct stk_explain *ex,
@@ -657,9 +674,7 @@ static enum pen_status ask_property(struct stk_explain *ex,
             continue;
         *value = c->value;
         stk_narrow(node->cls, params, in, out);
-        if (set->mem == now->mem && set->formats == now->formats)
-            continue;
-        if (output ? can_meet(ex, set, other) : can_meet(ex, other, set))
+        if (helps(ex, now, set, other, output))
             PEN_TRY(ask_value(ex, node, row->key, c->name, err));
     }
     return PEN_OK;

@@ -391,34 +391,11 @@ const char *stk_plan_device(const struct pen_plan *plan)
 
 // --- the whole --------------------------------------------------------------
 
-static void print_gap(const struct pen_plan *plan, struct stk_text *t)
-{
-    char gap[32];
-    if (plan->optimal) {
-        stk_text_add(t, ", optimal");
-        return;
-    }
-    if (plan->gap_loss)
-        stk_text_add(t, ", optimum not proven: another plan may lose less");
-    else if (plan->gap_ns <= 0)
-        stk_text_add(t, ", optimum not proven");
-    if (plan->gap_loss || plan->gap_ns <= 0)
-        return;
-    stk_plan_cost_text(plan->gap_ns, gap, sizeof(gap));
-    stk_text_addf(t, ", within %s", gap);
-    // Tenths of a percent, in whole numbers.
-    if (plan->unknown == 0 && plan->cost_ns > 0) {
-        const double part = (double)plan->gap_ns / (double)plan->cost_ns;
-        const int tenths = (int)(part < 1 ? 1000 * part + 0.999 : 1000);
-        stk_text_addf(t, " (%d.%d %%)", tenths / 10, tenths % 10);
-    }
-    stk_text_add(t, " of the best possible");
-}
-
 static void print_head(const struct pen_plan *plan, struct stk_cells *c)
 {
     struct stk_text *t = c->t;
     uint32_t bridges = 0, lossy = 0;
+    char quality[96];
     for (uint32_t n = 0; n < plan->node_count; n++) {
         bridges += plan->nodes[n].inserted;
         lossy += plan->nodes[n].loss[0] != '\0';
@@ -437,7 +414,8 @@ static void print_head(const struct pen_plan *plan, struct stk_cells *c)
         stk_text_addf(t, " (%u lossy)", lossy);
     stk_text_add(t, ", profile ");
     stk_text_add_plain(t, plan->profile.name);
-    print_gap(plan, t);
+    stk_plan_quality_text(plan, quality, sizeof(quality));
+    stk_text_addf(t, ", %s", quality);
     if (plan->provisional)
         stk_text_add(t, ", provisional (? is known at the first frame)");
     stk_cells_end(c);

@@ -4,8 +4,8 @@
 // What the printers of a plan share: words and columns (plan_words.c), and what
 // can be read from a plan but stands nowhere in it (plan_facts.c).
 // plan_chain.c draws the chain of modules, plan_print.c the text around it,
-// plan_json.c the same for programs, plan_dot.c and plan_svg.c pictures, whose
-// places plan_layout.c finds.
+// plan_json.c the same for programs, plan_dot.c and plan_svg.c pictures
+// (plan_draw.h).
 
 #include "planner.h"
 
@@ -19,6 +19,9 @@ void stk_plan_type_text(const struct stk_plan_node *node, char *text,
                         size_t size);
 // Whether such frames have a width and a height.
 bool stk_caps_sized(const struct pen_caps *caps);
+// "optimal", "within 12.3 us (6.2 %) of the best possible".
+void stk_plan_quality_text(const struct pen_plan *plan, char *text,
+                           size_t size);
 // The parts of caps; "" where a kind of frames has none.
 void stk_plan_format_text(const struct pen_caps *caps, char *text, size_t size);
 void stk_plan_extent_text(const struct pen_caps *caps, char *text, size_t size);

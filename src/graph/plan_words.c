@@ -104,6 +104,27 @@ void stk_plan_cost_text(int64_t ns, char *text, size_t size)
                  ns % 1000000 / 10000);
 }
 
+void stk_plan_quality_text(const struct pen_plan *plan, char *text, size_t size)
+{
+    char gap[32], part[32] = "";
+    if (plan->optimal || plan->gap_loss || plan->gap_ns <= 0) {
+        snprintf(text, size, "%s%s",
+                 plan->optimal ? "optimal" : "optimum not proven",
+                 !plan->optimal && plan->gap_loss
+                     ? ": another plan may lose less"
+                     : "");
+        return;
+    }
+    stk_plan_cost_text(plan->gap_ns, gap, sizeof(gap));
+    // Tenths of a percent, rounded up, in whole numbers.
+    if (plan->unknown == 0 && plan->cost_ns > 0) {
+        const double ratio = (double)plan->gap_ns / (double)plan->cost_ns;
+        const int tenths = (int)(ratio < 1 ? 1000 * ratio + 0.999 : 1000);
+        snprintf(part, sizeof(part), " (%d.%d %%)", tenths / 10, tenths % 10);
+    }
+    snprintf(text, size, "within %s%s of the best possible", gap, part);
+}
+
 // --- modules ----------------------------------------------------------------
 
 void stk_plan_type_text(const struct stk_plan_node *node, char *text,

@@ -122,10 +122,10 @@ enum pen_status stk_workspace_grow(struct pen_module *m,
                                    struct stk_workspace *w, size_t bytes,
                                    struct pen_error *err)
 {
-    if (bytes <= w->bytes)
-        return PEN_OK;
     const size_t planned = (size_t)pen_module_planned(m, PEN_MEM_HOST);
     const size_t want = bytes < planned ? planned : bytes;
+    if (want <= w->bytes)
+        return PEN_OK;
     stk_workspace_free(m, w);
     PEN_TRY(pen_module_alloc(m, want, &w->memory, err));
     w->bytes = want;

@@ -66,7 +66,9 @@ struct stk_workspace {
     size_t bytes;
 };
 // Have at least `bytes`; what was in it is lost if it has to grow. It takes as
-// much as the plan holds, so that it grows only with the plan.
+// much as the plan holds, even for 0 bytes, so that it grows only with the plan
+// and no later frame allocates. The plan holds all that it will from process()
+// of the first frame on.
 // Errors: PEN_E_NOMEM; *w is then empty. Thread: setup, data.
 PEN_NODISCARD enum pen_status stk_workspace_grow(struct pen_module *m,
                                                  struct stk_workspace *w,

@@ -98,9 +98,6 @@ static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
     PEN_TRY(stk_image_header_read(&bytes, &st->header, err));
     PEN_TRY(stk_image_header_check(&st->header, length, err));
     st->orientation = p->apply_orientation ? st->header.orientation : 1;
-    PEN_TRY(stk_workspace_grow(m, &st->scratch,
-                               stk_decode_scratch(&st->header, st->orientation),
-                               err));
 
     const bool turns = stk_orientation_turns(st->orientation);
     const struct pen_caps seen = {
@@ -148,6 +145,9 @@ static enum pen_status process(struct pen_module *m, const struct pen_io *io,
     struct pen_view dst, src;
 
     PEN_TRY(stk_acquire_both(io, PEN_ON_HOST, &dst, &src, err));
+    PEN_TRY(stk_workspace_grow(m, &st->scratch,
+                               stk_decode_scratch(&st->header, st->orientation),
+                               err));
     struct stk_decode d = {
         .data = src.plane[0].host,
         .bytes = pen_frame_bytes(pen_input(io, 0)),

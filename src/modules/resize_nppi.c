@@ -3,16 +3,12 @@
 #include "modules.h"
 #include "resize_common.h"
 
-// Kernels that are still queued may read an older, smaller table; each is at
-// least twice the one before, so there are few, and they go at the end.
-enum { MAX_TABLES = 48 };
-
 struct state {
     struct stk_resize_state set_up;
     struct stk_workspace host;  // the table on its way
-    uint64_t tables[MAX_TABLES];
-    size_t room;  // bytes of the newest table
-    uint32_t count;
+    uint64_t table;             // in device memory
+    size_t room;                // its bytes
+    bool stale;                 // it is not that of `set_up`
 };
 
 static const struct pen_pin inputs[] = {
@@ -35,40 +31,61 @@ static void workspace(const void *params, const struct pen_caps *in,
         bytes[PEN_MEM_CUDA_DEVICE] = stk_resize_tables(params, in);
 }
 
-static enum pen_status add_table(struct pen_module *m, struct state *st,
-                                 size_t bytes, struct pen_error *err)
+// Kernels that are still queued may read a table that is too small now. It goes
+// when they are done, and only then the new one comes: the plan holds one.
+// PEN_AGAIN: parked until then.
+static enum pen_status replace_table(struct pen_module *m,
+                                     const struct pen_io *io, size_t bytes,
+                                     struct pen_error *err)
 {
+    struct state *st = pen_module_state(m);
     const size_t planned = (size_t)pen_module_planned(m, PEN_MEM_CUDA_DEVICE);
-    size_t room = bytes < planned ? planned : bytes;
-    room = room < 2 * st->room ? 2 * st->room : room;
-    if (st->count == MAX_TABLES)
-        return pen_error_set(err, PEN_E_LIMIT, 0, "",
-                             "more than %d sizes of tables", MAX_TABLES);
-    PEN_TRY(pen_module_alloc_device(m, room, &st->tables[st->count], err));
-    st->count++;
+    const size_t room = bytes < planned ? planned : bytes;
+    if (st->table) {
+        bool reached;
+        PEN_TRY(pen_park_on_stream(io, &reached, err));
+        if (!reached)
+            return PEN_AGAIN;
+        pen_module_free_device(m, st->table);
+        st->table = 0;
+        st->room = 0;
+    }
+    PEN_TRY(pen_module_alloc_device(m, room, &st->table, err));
     st->room = room;
     return PEN_OK;
 }
 
-static enum pen_status make_table(struct pen_module *m,
-                                  const struct stk_resize *resize,
+static enum pen_status make_table(struct pen_module *m, const struct pen_io *io,
                                   struct pen_error *err)
 {
     struct state *st = pen_module_state(m);
+    const struct stk_resize *resize = &st->set_up.resize;
     const size_t bytes = resize->table_bytes;
-    PEN_TRY(stk_workspace_grow(m, &st->host, bytes, err));
     if (bytes > st->room)
-        PEN_TRY(add_table(m, st, bytes, err));
+        PEN_TRY(replace_table(m, io, bytes, err));
+    PEN_TRY(stk_workspace_grow(m, &st->host, bytes, err));
     stk_resize_weights(resize, st->host.memory);
-    return pen_module_fill_device(m, st->tables[st->count - 1], st->host.memory,
-                                  bytes, err);
+    PEN_TRY(pen_module_fill_device(m, st->table, st->host.memory, bytes, err));
+    st->stale = false;
+    return PEN_OK;
+}
+
+static enum pen_status note_change(struct pen_module *m,
+                                   const struct stk_resize *resize,
+                                   struct pen_error *err)
+{
+    struct state *st = pen_module_state(m);
+    (void)resize;
+    (void)err;
+    st->stale = true;
+    return PEN_OK;
 }
 
 static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
                                struct pen_caps *out, struct pen_error *err)
 {
     struct state *st = pen_module_state(m);
-    return stk_resize_prepare(m, io, &st->set_up, make_table, out, err);
+    return stk_resize_prepare(m, io, &st->set_up, note_change, out, err);
 }
 
 static enum pen_status process(struct pen_module *m, const struct pen_io *io,
@@ -79,9 +96,10 @@ static enum pen_status process(struct pen_module *m, const struct pen_io *io,
     struct penk_resize args;
     struct pen_grid grid;
 
+    if (st->stale)
+        PEN_TRY(make_table(m, io, err));
     PEN_TRY(stk_acquire_both(io, PEN_ON_STREAM, &dst, &src, err));
-    stk_resize_bind(&st->set_up.resize, st->tables[st->count - 1], &dst, &src,
-                    &args);
+    stk_resize_bind(&st->set_up.resize, st->table, &dst, &src, &args);
     stk_resize_grid(&args, &grid);
     return pen_launch(io, &stk_image_resize, PENK_KERNEL_RESIZE, &grid, &args,
                       sizeof(args), err);
@@ -90,8 +108,7 @@ static enum pen_status process(struct pen_module *m, const struct pen_io *io,
 static void close_module(struct pen_module *m)
 {
     struct state *st = pen_module_state(m);
-    for (uint32_t i = 0; i < st->count; i++)
-        pen_module_free_device(m, st->tables[i]);
+    pen_module_free_device(m, st->table);
     stk_workspace_free(m, &st->host);
 }
 

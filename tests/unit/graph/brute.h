@@ -7,9 +7,10 @@
 // written down anew from the ADR and docs/guide/planner.md.
 //
 // brute_board.c has the states of one output and the steps between them,
-// brute_solve.c tries all choices for a whole graph, brute_greedy.c makes the
-// choice that the reference system makes, brute_plan.c looks through a plan of
-// the planner, brute_random.c writes graphs.
+// brute_solve.c tries all choices for a whole graph (and brute_naive.c tries
+// it), brute_greedy.c makes the choice that the reference system makes,
+// brute_plan.c looks through a plan of the planner, brute_random.c writes
+// graphs.
 
 #include <penstock/plan.h>
 
@@ -155,6 +156,10 @@ enum brute_result {
 // The best of all choices; `how` (NULL or empty) gets it in words.
 enum brute_result brute_solve(const struct brute_graph *g,
                               struct brute_value *best, struct stk_text *how);
+// The same for the smallest graphs without anything that could be wrong in it,
+// to try brute_solve() itself.
+enum brute_result brute_naive(const struct brute_graph *g,
+                              struct brute_value *best);
 // What the reference system's rule gives, for the best choice of classes:
 // connection by connection a memory bridge, then a format bridge, nothing
 // shared. BRUTE_IMPOSSIBLE if it finds none.

@@ -23,11 +23,13 @@ static const char good_file[] =
     "\"CudaMemCopyH2D\"},\"b\":{\"type\":\"GaussianBlur\",\"props\":{"
     "\"sigma\":8.0}},\"g\":{\"type\":\"Blur\",\"props\":{\"sigma\":8,"
     "\"backend\":\"auto\"}},\"p\":{\"type\":\"Split\"},\"m\":{\"type\":"
-    "\"Merge\"},\"w\":{\"type\":\"FileWriter\",\"props\":{\"path\":\"/tmp/????.raw\"}}},"
+    "\"Merge\"},\"n\":{\"type\":\"Merge\"},\"z\":{\"type\":\"StatSink\"},\"w\":{"
+    "\"type\":\"FileWriter\",\"props\":{\"path\":\"/tmp/????.raw\"}}},"
     "\"connections\":[{\"from\":\"s/~\\u00e9\",\"to\":\"u\"},{\"from\":\"u\","
     "\"to\":\"b.input\",\"queue\":{\"depth\":2}},{\"from\":\"b\",\"to\":"
     "\"g\"},{\"from\":\"g\",\"to\":\"p\"},{\"from\":\"p\",\"to\":\"m\"},{"
-    "\"from\":\"p\",\"to\":\"m\"},{\"from\":\"m\",\"to\":\"w\"}]}";
+    "\"from\":\"p\",\"to\":\"m\"},{\"from\":\"m\",\"to\":\"w\"},{\"from\":\"g\","
+    "\"to\":\"n\",\"sieve\":false},{\"from\":\"n\",\"to\":\"z\"}]}";
 
 static const char bad_file[] =
     "{\"settings\":{\"device\":\"gpu\"},\"modules\":{\"s\":{\"type\":"

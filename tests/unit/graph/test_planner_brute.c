@@ -263,4 +263,35 @@ PEN_TEST(plans_are_the_best_of_all_choices)
     assert_true(c.proven_diamonds * 100 >= c.diamonds * 95);
 }
 
-PEN_TEST_MAIN(PEN_CASE(plans_are_the_best_of_all_choices))
+PEN_TEST(the_search_of_all_choices_finds_what_the_simplest_one_finds)
+{
+    const unsigned count = pen_test_seeds(1500, 60000);
+    unsigned compared = 0, impossible = 0;
+    uint64_t seed = 41;
+    for (unsigned i = 0; i < count; i++) {
+        struct brute_graph g;
+        struct brute_value best, naive;
+        brute_random(&g, &seed);
+        if (g.modules > 5)
+            continue;
+        const enum brute_result result = brute_naive(&g, &naive);
+        if (result == BRUTE_TOO_LARGE)
+            continue;
+        compared++;
+        impossible += result == BRUTE_IMPOSSIBLE;
+        const bool same =
+            brute_solve(&g, &best, NULL) == result &&
+            (result == BRUTE_IMPOSSIBLE || !brute_value_compare(&best, &naive));
+        if (!same) {
+            tell_values(&g, &best, &naive);
+            tell_graph(&g, "this graph");
+            fail_msg("graph %u: not the same", i);
+        }
+    }
+    print_message("# %u compared, %u impossible\n", compared, impossible);
+    assert_true(compared > count / 4 && impossible > 0);
+}
+
+PEN_TEST_MAIN(
+    PEN_CASE(the_search_of_all_choices_finds_what_the_simplest_one_finds),
+    PEN_CASE(plans_are_the_best_of_all_choices))

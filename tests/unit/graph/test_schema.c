@@ -146,7 +146,8 @@ PEN_TEST(settings_and_connections_agree_too)
         { "\"from\":\"s.output\",\"to\":\"k\",\"queue\":{\"depth\":1,"
           "\"policy\":\"drop_newest\",\"#\":1},\"#\":1",
           true },
-        { "\"from\":\"s\",\"to\":\"k\",\"sieve\":false", false },
+        { "\"from\":\"s\",\"to\":\"k\",\"sieve\":false", true },
+        { "\"from\":\"s\",\"to\":\"k\",\"sieve\":0", false },
         { "\"from\":\"s\",\"to\":\"\"", false },
         { "\"from\":\"s.\",\"to\":\"k\"", false },
         { "\"from\":\"s\"", false },

@@ -313,15 +313,6 @@ PEN_TEST(modules_without_use_are_warned_of)
         "W402", "/modules/b", "the output of b goes nowhere", "");
 }
 
-PEN_TEST(sieve_false_is_told_to_be_missing)
-{
-    expect_one(FILE_OF(S("s") "," K("k"),
-                       "{\"from\":\"s\",\"to\":\"k\",\"sieve\":false}"),
-               "E306", "/connections/0/sieve",
-               "sieve false (forwarding the inputs of s) is not supported yet",
-               "\"sieve\": true");
-}
-
 PEN_TEST(one_pass_tells_everything_in_the_order_of_the_file)
 {
     struct checked c =
@@ -580,7 +571,6 @@ PEN_TEST_MAIN(PEN_CASE(a_good_graph_is_sorted_and_narrowed),
               PEN_CASE(a_missing_source_and_missing_modules_are_errors),
               PEN_CASE(a_cycle_is_named_whole),
               PEN_CASE(modules_without_use_are_warned_of),
-              PEN_CASE(sieve_false_is_told_to_be_missing),
               PEN_CASE(one_pass_tells_everything_in_the_order_of_the_file),
               PEN_CASE(files_to_read_must_be_there),
               PEN_CASE(a_pattern_without_match_is_a_warning),

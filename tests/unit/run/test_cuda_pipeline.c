@@ -131,6 +131,32 @@ PEN_TEST(branches_on_device_and_host_meet_again)
     in_all_modes(diamond);
 }
 
+// The join gets what the device module made, and the source's frames past it.
+static void past_the_device(void)
+{
+    struct run r;
+    run_init(&r);
+    // clang-format off
+    run_all(&r,
+        PIPE(MODULE_P("source", "TSource", "\"frames\": 60") ","
+             MODULE("a", "TDevice") "," MODULE("join", "TJoin") ","
+             MODULE_P("sink", "TSink", "\"twice\": true"),
+             LINK("source", "a") "," LINK("join", "sink") ","
+             "{ \"from\": \"a\", \"to\": \"join.input_2\", "
+             "\"sieve\": false }"));
+    // clang-format on
+    assert_all_arrived(0, 60);
+    const struct pen_stats s = stats_of(&r);
+    assert_int_equal(s.h2d.count, 60);
+    assert_int_equal(s.d2h.count, 60);
+    run_finish(&r);
+}
+
+PEN_TEST(frames_are_forwarded_past_a_device_module)
+{
+    in_all_modes(past_the_device);
+}
+
 static void provisional(void)
 {
     struct run r;
@@ -673,6 +699,7 @@ PEN_TEST_MAIN(
     PEN_CASE(a_chain_of_device_modules_has_one_upload_and_one_download),
     PEN_CASE(a_frame_for_three_device_modules_is_uploaded_once),
     PEN_CASE(branches_on_device_and_host_meet_again),
+              PEN_CASE(frames_are_forwarded_past_a_device_module),
     PEN_CASE(unknown_and_growing_sizes_work_across_the_device),
     PEN_CASE(a_pinned_block_is_not_reused_before_its_copy_is_done),
     PEN_CASE(kernels_run_and_workspaces_are_filled),
