@@ -228,11 +228,11 @@ static void moves(struct draft *d, unsigned i, bool bridges)
     if (p->copy[1].usable)
         add_hop(d, cuda, pinned, OP_D2H, 1);
     if (p->host_copy[0].usable && !pinnable)
-        add_hop(d, host, pinned, OP_TO_PINNED, 1);
+        add_hop(d, host, pinned, OP_TO_PINNED, 0);
     if (!b->key.wide)
         return;
     if (p->host_copy[0].usable)
-        add_hop(d, dma_host, pinned, OP_TO_PINNED, 1);
+        add_hop(d, dma_host, pinned, OP_TO_PINNED, 0);
     if (p->copy[1].usable)
         add_hop(d, dma_cuda, pinned, OP_D2H, 1);
     if (!b->key.dmabuf)
@@ -241,8 +241,8 @@ static void moves(struct draft *d, unsigned i, bool bridges)
     // there is memory for that.
     if (can & PEN_DMABUF_HOST) {
         if (p->host_copy[1].usable) {
-            add_hop(d, host, dma_host, OP_TO_DMABUF, 1);
-            add_hop(d, pinned, dma_host, OP_TO_DMABUF, 1);
+            add_hop(d, host, dma_host, OP_TO_DMABUF, 0);
+            add_hop(d, pinned, dma_host, OP_TO_DMABUF, 0);
         }
     } else if (p->copy[0].usable && (can & PEN_DMABUF_EXPORT)) {
         add_hop(d, pinned, dma_cuda, OP_H2D, 1);
@@ -294,10 +294,11 @@ static enum pen_status conversions(struct draft *d, unsigned i, unsigned t,
             add_hop(d, exported, cuda, OP_CONVERT_CUDA, loss);
         if (make_cuda)
             add_hop(d, exported, dma_cuda, OP_CONVERT_CUDA, loss);
+        // What the device reads of the host's memory crosses, too.
         if (wide && (can & PEN_DMABUF_IMPORT) && !through) {
-            add_hop(d, imported, cuda, OP_CONVERT_CUDA, loss);
+            add_hop(d, imported, cuda, OP_CONVERT_CUDA, loss + 1);
             if (make_cuda)
-                add_hop(d, imported, dma_cuda, OP_CONVERT_CUDA, loss);
+                add_hop(d, imported, dma_cuda, OP_CONVERT_CUDA, loss + 1);
         }
     }
     return PEN_OK;

@@ -274,8 +274,7 @@ enum pen_status stk_place_emit(struct stk_planner *p,
             continue;
         const enum stk_home home =
             stk_output_home(&p->plan->nodes[number].output[pin]);
-        const bool there =
-            hop->op == OP_TO_PINNED && home == STK_HOME_PINNED;
+        const bool there = hop->op == OP_TO_PINNED && home == STK_HOME_PINNED;
         if (hop->op == OP_UPGRADE || there) {
             stk_pool_upgrade(p, number, pin, STK_HOME_PINNED);
             PEN_TRY(stk_place_emit(p, from, hop->to, number, pin, err));

@@ -138,6 +138,12 @@ int64_t stk_cost_transfer(const struct pen_profile *f, enum stk_transfer which,
     return 0;
 }
 
+bool stk_reads(const struct pen_module_class *cls, const struct pen_pin_set *in)
+{
+    return (cls->flags & PEN_CLASS_CUDA) ||
+           !(in->mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE));
+}
+
 // Caps at the pins of a node.
 static void node_caps(const struct pen_plan *plan,
                       const struct stk_plan_node *node,
@@ -171,11 +177,7 @@ bool stk_node_cost(const struct pen_plan *plan,
         const size_t bytes =
             plan->nodes[e->from].output[e->from_pin].block_bytes;
         known = known && bytes;
-        // A host module does not touch the bytes of device frames.
-        if (!(STK_HOMES_CUDA &
-              STK_HOME_BIT(stk_output_home(
-                  &plan->nodes[e->from].output[e->from_pin]))) ||
-            (node->cls->flags & PEN_CLASS_CUDA))
+        if (stk_reads(node->cls, &node->in[i]))
             in += bytes;
     }
     for (uint32_t o = 0; o < node->outputs; o++) {

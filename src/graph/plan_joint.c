@@ -194,18 +194,21 @@ static void split(struct stk_labels *l, uint32_t node)
         struct stk_value *price = prices_of(l, spot->edge[i]);
         const uint32_t groups = l->edges[spot->edge[i]].groups;
         for (uint32_t g = 0; g < groups; g++)
-            price[g].bad = INT32_MAX;
+            price[g] = (struct stk_value){ .bad = FORBIDDEN };
         for (uint32_t c = 0; c < spot->combos; c++) {
             const uint32_t g = group_in(l, spot, c, i);
-            if (price[g].bad == INT32_MAX ||
+            if (open_combo(l, spot, c) &&
                 stk_value_compare(&rest[c], &price[g]) < 0)
                 price[g] = rest[c];
         }
-        for (uint32_t g = 0; g < groups && spot->combos == 0; g++)
-            price[g] = (struct stk_value){ 0 };
         for (uint32_t c = 0; c < spot->combos; c++)
             stk_value_take(&rest[c], &price[group_in(l, spot, c, i)]);
     }
+    const struct stk_value nothing = { 0 };
+    spot->tied = false;
+    for (uint32_t c = 0; c < spot->combos && !spot->tied; c++)
+        spot->tied =
+            open_combo(l, spot, c) && stk_value_compare(&rest[c], &nothing) > 0;
 }
 
 static enum pen_status backwards(struct stk_labels *l, struct stk_value *bound,
@@ -218,11 +221,8 @@ static enum pen_status backwards(struct stk_labels *l, struct stk_value *bound,
         const struct stk_spot *spot = &l->spots[node];
         PEN_TRY(value_variants(l, node, err));
         struct stk_value *table = table_of(l, node);
-        for (uint32_t c = 0; c < spot->combos; c++) {
+        for (uint32_t c = 0; c < spot->combos; c++)
             best_option(l, node, c, &table[c]);
-            if (!open_combo(l, spot, c))
-                table[c].bad += FORBIDDEN;
-        }
         if (spot->inputs == 0)
             stk_value_add(bound, &table[0]);
         else if (spot->inputs > 1)
@@ -245,11 +245,11 @@ static void reprice(struct stk_labels *l, uint32_t edge,
     struct stk_value *price = l->scratch;
     const uint32_t groups = l->edges[edge].groups;
     for (uint32_t g = 0; g < groups; g++)
-        price[g].bad = INT32_MAX;
+        price[g] = (struct stk_value){ .bad = FORBIDDEN };
     for (uint32_t c = 0; c < spot->combos; c++) {
         struct stk_value v = table[c];
         uint32_t mine = 0;
-        bool open = true;
+        bool open = open_combo(l, spot, c);
         for (uint32_t i = 0; i < spot->inputs && open; i++) {
             const uint32_t e = spot->edge[i], g = group_in(l, spot, c, i);
             if (e == edge)
@@ -259,16 +259,10 @@ static void reprice(struct stk_labels *l, uint32_t edge,
             else if (d->at[e] == STK_AT_OPEN)
                 stk_value_take(&v, &l->shares[l->edges[e].value + g]);
         }
-        if (open && (price[mine].bad == INT32_MAX ||
-                     stk_value_compare(&v, &price[mine]) < 0))
+        if (open && stk_value_compare(&v, &price[mine]) < 0)
             price[mine] = v;
     }
-    for (uint32_t g = 0; g < groups; g++) {
-        struct stk_value *out = &prices_of(l, edge)[g];
-        *out = price[g];
-        if (out->bad == INT32_MAX)
-            *out = (struct stk_value){ .bad = FORBIDDEN };
-    }
+    memcpy(prices_of(l, edge), price, groups * sizeof(*price));
 }
 
 static enum pen_status settle_pin(struct stk_labels *l, uint32_t node,
@@ -419,9 +413,19 @@ static bool as_good(const struct stk_value *a, const struct stk_value *bound)
 
 // --- branch and bound -------------------------------------------------------
 
+// An input of a node that is not fixed and has a choice; -1: none.
+static int64_t free_input(const struct stk_labels *l,
+                          const struct stk_spot *spot)
+{
+    for (uint32_t k = 0; k < spot->inputs; k++)
+        if (l->fixed[spot->edge[k]] < 0 && l->edges[spot->edge[k]].groups > 1)
+            return spot->edge[k];
+    return -1;
+}
+
 // The input to branch on: of the module whose table says most more than the
-// shares of its inputs. -1: there is none, and the decision is as good as the
-// bound that led to it.
+// shares of its inputs for what was chosen, else of the first whose inputs are
+// tied. -1: there is none.
 static int64_t worst_split(const struct stk_labels *l,
                            const struct stk_decision *d)
 {
@@ -431,23 +435,19 @@ static int64_t worst_split(const struct stk_labels *l,
     for (uint32_t i = 0; i < p->graph->node_count; i++) {
         const uint32_t node = p->sequence[i];
         const struct stk_spot *spot = &l->spots[node];
-        if (spot->inputs < 2 || d->option[node] == UINT32_MAX)
+        if (spot->inputs < 2 || !spot->tied || d->option[node] == UINT32_MAX)
             continue;
-        const struct stk_value *table = l->values + spot->table;
+        const int64_t candidate = free_input(l, spot);
         const uint32_t combo = chosen_combo(l, node);
-        struct stk_value more = table[combo];
+        struct stk_value more = l->values[spot->table + combo];
         for (uint32_t k = 0; k < spot->inputs; k++)
             stk_value_take(&more, &l->shares[l->edges[spot->edge[k]].value +
                                              group_in(l, spot, combo, k)]);
-        if (stk_value_compare(&more, &worst) <= 0)
+        if (candidate < 0 ||
+            (edge >= 0 && stk_value_compare(&more, &worst) <= 0))
             continue;
-        for (uint32_t k = 0; k < spot->inputs; k++)
-            if (l->fixed[spot->edge[k]] < 0 &&
-                l->edges[spot->edge[k]].groups > 1) {
-                worst = more;
-                edge = spot->edge[k];
-                break;
-            }
+        worst = more;
+        edge = candidate;
     }
     return edge;
 }

@@ -210,8 +210,8 @@ static int64_t own_cost(struct attempt *a, const uint32_t caps[PEN_MAX_PINS])
     uint64_t in = 0, out = 0;
     int64_t ns = 0, ticks;
     for (uint32_t i = 0; i < spot->inputs; i++)
-        // A host module does not touch the bytes of device frames.
-        if (cuda || !(STK_HOMES_CUDA & STK_HOME_BIT(a->label[i]->home)))
+        if (stk_reads(option->cls,
+                      &option->in[p->graph->edges[spot->edge[i]].to_pin]))
             in += p->caps.bytes[a->label[i]->caps];
     for (uint32_t o = 0; o < a->graph_node->outputs; o++)
         out += p->caps.bytes[caps[o]];
@@ -576,6 +576,14 @@ static enum pen_status link_node(struct stk_labels *l, uint32_t node,
 
 // --- one module -------------------------------------------------------------
 
+// Whether labels are the same to a consumer.
+static bool alike(const struct stk_label *a, const struct stk_label *b,
+                  bool homes)
+{
+    return a->caps == b->caps && a->takers == b->takers &&
+           (!homes || (a->home == b->home && a->staged == b->staged));
+}
+
 static void group_labels(struct stk_labels *l, uint32_t edge, bool homes)
 {
     struct stk_edge_labels *e = &l->edges[edge];
@@ -583,10 +591,7 @@ static void group_labels(struct stk_labels *l, uint32_t edge, bool homes)
     e->groups = 0;
     for (uint32_t i = 0; i < e->count; i++) {
         uint32_t k = 0;
-        while (k < i && !(list[k].caps == list[i].caps &&
-                          list[k].takers == list[i].takers &&
-                          (!homes || (list[k].home == list[i].home &&
-                                      list[k].staged == list[i].staged))))
+        while (k < i && !alike(&list[k], &list[i], homes))
             k++;
         list[i].group = k < i ? list[k].group : (uint16_t)e->groups++;
     }

@@ -49,6 +49,7 @@ struct stk_spot {
     uint32_t first_case;  // combination by combination, option by option
     uint32_t first_variant, variants;
     uint32_t table;  // first of a value for each combination
+    bool tied;       // the table is no sum of prices of the inputs
 };
 
 enum { STK_AT_OPEN = -2 };  // where an edge is served: not decided yet

@@ -18,6 +18,7 @@
 enum {
     EXACT = 8,  // more than STK_EXACT_TARGETS: prices can tell equal sets apart
     SUBSETS = 1 << EXACT,
+    ORDERS = 16,
     MEMO_SLOTS = 1024,
     MEMO_LIMIT = 512,
 };
@@ -199,7 +200,7 @@ static void relax(struct stk_search *s, const struct stk_reach *reach,
     struct pick *pick = s->pick[set];
     for (bool again = true; again;) {
         again = false;
-        for (unsigned h = reach->count; h-- > 0;) {
+        for (unsigned h = 0; h < reach->count; h++) {
             const struct stk_tight_hop *hop = &reach->hop[h];
             const int64_t c = hop->cost + best[hop->to];
             if (c < best[hop->from]) {
@@ -287,23 +288,6 @@ static void clear_tree(struct stk_search *s)
         s->parent[v] = -1;
 }
 
-// One kind after the other, each at the state of the tree from which it is
-// cheapest.
-static void join_one_by_one(struct stk_search *s, const struct stk_reach *reach,
-                            int root, int states)
-{
-    clear_tree(s);
-    s->in_tree[root] = true;
-    for (uint32_t k = 0; k < s->kinds; k++) {
-        one_kind(s, reach, k, 1, states);
-        int from = root;
-        for (int v = 0; v < states; v++)
-            if (s->in_tree[v] && s->best[1][v] < s->best[1][from])
-                from = v;
-        keep(s, 1, from, k);
-    }
-}
-
 static int64_t price_at(const struct stk_search *s, const struct kind *k)
 {
     for (uint32_t i = 0; i < k->count; i++)
@@ -321,6 +305,41 @@ static int64_t tree_cost(const struct stk_search *s, const struct stk_board *b)
     for (uint32_t k = 0; k < s->kinds; k++)
         sum = stk_cost_sum(sum, price_at(s, &s->kind[k]));
     return sum;
+}
+
+// One kind after the other, each at the state of the tree from which it is
+// cheapest, beginning with number `begin`.
+static void join_from(struct stk_search *s, const struct stk_reach *reach,
+                      int root, int states, uint32_t begin)
+{
+    clear_tree(s);
+    s->in_tree[root] = true;
+    for (uint32_t i = 0; i < s->kinds; i++) {
+        const uint32_t k = (begin + i) % s->kinds;
+        one_kind(s, reach, k, 1, states);
+        int from = root;
+        for (int v = 0; v < states; v++)
+            if (s->in_tree[v] && s->best[1][v] < s->best[1][from])
+                from = v;
+        keep(s, 1, from, k);
+    }
+}
+
+// The order matters: the best of some.
+static void join_one_by_one(struct stk_search *s, const struct stk_reach *reach,
+                            const struct stk_board *b, int root)
+{
+    int64_t least = INT64_MAX;
+    uint32_t best = 0;
+    for (uint32_t k = 0; k < s->kinds && k < ORDERS; k++) {
+        join_from(s, reach, root, b->states, k);
+        const int64_t cost = tree_cost(s, b);
+        if (cost < least) {
+            least = cost;
+            best = k;
+        }
+    }
+    join_from(s, reach, root, b->states, best);
 }
 
 // Nothing to insert: frames at the root satisfy everybody, and nobody would
@@ -446,7 +465,7 @@ static const struct solved *solve(struct stk_search *s, struct stk_board *b,
         clear_tree(s);
         keep(s, (1u << exact) - 1, root, 0);
     } else {
-        join_one_by_one(s, reach, root, b->states);
+        join_one_by_one(s, reach, b, root);
     }
     m->cost = tree_cost(s, b);
     for (int v = 0; v < b->states; v++)

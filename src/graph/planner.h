@@ -129,6 +129,10 @@ int64_t stk_cost_class(const struct pen_profile *f,
                        const struct pen_module_class *cls, const void *params,
                        const struct pen_caps *in, const struct pen_caps *out,
                        uint64_t bytes);
+// Whether a class reads what comes in at a pin: one of the host that takes
+// device frames cannot, wherever they lie.
+bool stk_reads(const struct pen_module_class *cls,
+               const struct pen_pin_set *in);
 // Of a copy that takes `in` and gives `out` bytes.
 int64_t stk_cost_transfer(const struct pen_profile *f, enum stk_transfer which,
                           uint64_t in, uint64_t out);

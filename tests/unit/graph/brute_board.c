@@ -119,10 +119,11 @@ int64_t brute_module_cost(const struct brute_graph *g,
 {
     const struct pen_profile *f = &g->profile;
     int64_t bytes = 0;
+    (void)at;
     if (c->passes)
         return 0;
     for (unsigned i = 0; i < m->inputs; i++)
-        if (c->cuda || !(BRUTE_ON_DEVICE & 1u << at[i]))
+        if (c->cuda || !(c->mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE)))
             bytes += brute_frame_bytes(&in[i]);
     bytes += m->outputs * brute_frame_bytes(out);
     const int64_t work = (int64_t)c->work *
@@ -286,6 +287,7 @@ static void step_copy(const struct brute_graph *g, const struct brute_board *b,
     } else if (((from == AT_HOST || from == AT_DMA_HOST) && to == AT_PINNED) ||
                (host && to == AT_DMA_HOST && make_host)) {
         s->there = true;
+        s->loss.transfers = 0;  // it stays on the host
         s->cost = brute_move(2 * bytes, f->host_rate);
     }
 }
@@ -353,6 +355,8 @@ static void step_convert(const struct brute_graph *g,
         if (brute_loss_compare(&l, &s->loss) > 0)
             s->loss = l;
     }
+    // The device reads it over the bus.
+    s->loss.transfers = s->device && at == AT_DMA_HOST;
     const int64_t bytes = b->bytes[i] + b->bytes[t];
     s->cost = s->device ? brute_move(bytes, f->device_rate) + f->launch_ns
                         : brute_move(bytes, f->host_rate);
