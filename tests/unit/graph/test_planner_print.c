@@ -1045,6 +1045,7 @@ PEN_TEST_MAIN(
     PEN_CASE(the_budget_stands_beside_the_memory),
     PEN_CASE(the_cost_is_told_by_what_does_the_work),
     PEN_CASE(what_is_unknown_is_listed_where_it_begins),
+    PEN_CASE(of_what_is_partly_known_the_known_part_is_told),
     PEN_CASE(what_is_known_is_not_listed),
     PEN_CASE(how_far_from_the_best_is_told),
     PEN_CASE(losses_are_told_wherever_a_plan_is_shown),
