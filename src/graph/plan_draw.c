@@ -101,12 +101,11 @@ bool stk_draw_node(const struct pen_plan *plan, uint32_t n,
 void stk_draw_summary(const struct pen_plan *plan, char *text, size_t size)
 {
     uint32_t bridges = 0;
-    char cost[32] = "?", quality[96];
+    char cost[48], quality[96];
     for (uint32_t n = 0; n < plan->node_count; n++)
         bridges += plan->nodes[n].inserted;
     const uint32_t modules = plan->node_count - bridges;
-    if (plan->unknown == 0)
-        stk_plan_cost_text(plan->cost_ns, cost, sizeof(cost));
+    stk_plan_total_text(plan, cost, sizeof(cost));
     stk_plan_quality_text(plan, quality, sizeof(quality));
     snprintf(text, size, "%u module%s, %u bridge%s, %s, %s per frame", modules,
              modules == 1 ? "" : "s", bridges, bridges == 1 ? "" : "s", quality,

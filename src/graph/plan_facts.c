@@ -37,6 +37,18 @@ struct stk_plan_parts stk_plan_parts(const struct pen_plan *plan)
     return parts;
 }
 
+bool stk_plan_moves_known(const struct pen_plan *plan,
+                          enum stk_transfer transfer)
+{
+    if (plan->unknown == 0)
+        return true;
+    for (uint32_t n = 0; n < plan->node_count; n++)
+        if (stk_node_transfer(plan, &plan->nodes[n]) == transfer &&
+            plan->nodes[n].output[0].block_bytes == 0)
+            return false;
+    return true;
+}
+
 bool stk_plan_lossy(const struct pen_plan *plan)
 {
     for (uint32_t n = 0; n < plan->node_count; n++)

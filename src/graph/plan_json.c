@@ -200,20 +200,18 @@ static json_t *edges_json(const struct pen_plan *plan)
 
 static json_t *transfers_json(const struct pen_plan *plan)
 {
-    // Bytes of no transfers are known, whatever else is not.
-    const bool known = plan->unknown == 0;
     json_t *t = json_object();
     t = stk_json_with(t, "h2d_per_frame", json_integer(plan->h2d_per_frame));
     t = stk_json_with(t, "d2h_per_frame", json_integer(plan->d2h_per_frame));
     t = stk_json_with(t, "h2d_bytes_per_frame",
-                      or_null(known || !plan->h2d_per_frame,
+                      or_null(stk_plan_moves_known(plan, STK_H2D),
                               (json_int_t)plan->h2d_bytes_per_frame));
     t = stk_json_with(t, "d2h_bytes_per_frame",
-                      or_null(known || !plan->d2h_per_frame,
+                      or_null(stk_plan_moves_known(plan, STK_D2H),
                               (json_int_t)plan->d2h_bytes_per_frame));
     t = stk_json_with(t, "h2h_per_frame", json_integer(plan->h2h_per_frame));
     return stk_json_with(t, "h2h_bytes_per_frame",
-                         or_null(known || !plan->h2h_per_frame,
+                         or_null(stk_plan_moves_known(plan, STK_H2H),
                                  (json_int_t)plan->h2h_bytes_per_frame));
 }
 

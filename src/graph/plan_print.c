@@ -61,15 +61,12 @@ static void table_begin(struct table *t, const char *label)
         begin(&t->cells, label);
 }
 
-// "-", "1.50 MiB", "?", "1.50 MiB + ?".
 static void held_text(uint64_t bytes, bool unknown, char *text, size_t size)
 {
-    char known[32];
-    stk_format_size(bytes, known, sizeof(known));
-    if (bytes)
-        snprintf(text, size, "%s%s", known, unknown ? " + ?" : "");
+    if (bytes || unknown)
+        stk_plan_sum_text(bytes, !unknown, text, size);
     else
-        snprintf(text, size, "%s", unknown ? "?" : "-");
+        snprintf(text, size, "-");
 }
 
 static void table_row(struct table *t, const struct stk_holding *h,
@@ -199,43 +196,62 @@ static bool print_memory(const struct pen_plan *plan, struct stk_text *t,
 
 // --- transfers and cost -----------------------------------------------------
 
-static void print_moves(struct stk_text *t, uint32_t count, uint64_t bytes,
-                        bool known, const char *gap, const char *where)
-{
-    char text[32];
-    stk_plan_bytes_text(known ? bytes : 0, text, sizeof(text));
-    stk_text_addf(t, "%s%u %s", gap, count, where);
-    if (count)
-        stk_text_addf(t, " (%s)", text);
-}
+struct moves {
+    enum stk_transfer transfer;
+    uint32_t count;
+    uint64_t bytes;
+    bool limited;
+    uint32_t limit;
+};
 
-static void print_limit(struct stk_text *t, bool limited, uint32_t limit)
+static void print_moves(const struct pen_plan *plan, struct stk_text *t,
+                        const char *gap, const struct moves *m,
+                        const char *where)
 {
-    if (limited)
-        stk_text_addf(t, " of at most %u", limit);
+    char bytes[48];
+    stk_text_addf(t, "%s%u %s", gap, m->count, where);
+    stk_plan_sum_text(m->bytes, stk_plan_moves_known(plan, m->transfer), bytes,
+                      sizeof(bytes));
+    if (m->count)
+        stk_text_addf(t, " (%s)", bytes);
+    if (m->limited)
+        stk_text_addf(t, " of at most %u", m->limit);
 }
 
 static void print_transfers(const struct pen_plan *plan, struct stk_cells *c)
 {
-    const bool known = plan->unknown == 0;
     const struct pen_plan_params *params = &plan->params;
+    const struct moves up = {
+        STK_H2D,
+        plan->h2d_per_frame,
+        plan->h2d_bytes_per_frame,
+        params->h2d_limited,
+        params->h2d_per_frame,
+    };
+    const struct moves down = {
+        STK_D2H,
+        plan->d2h_per_frame,
+        plan->d2h_bytes_per_frame,
+        params->d2h_limited,
+        params->d2h_per_frame,
+    };
+    const struct moves aside = {
+        .transfer = STK_H2H,
+        .count = plan->h2h_per_frame,
+        .bytes = plan->h2h_bytes_per_frame,
+    };
     struct stk_text *t = c->t;
     begin(c, "transfers");
-    if (!plan->h2d_per_frame && !plan->d2h_per_frame && !plan->h2h_per_frame) {
+    if (!up.count && !down.count && !aside.count) {
         stk_cells_add(c, "none", STK_PAINT_NONE);
         stk_cells_end(c);
         return;
     }
     stk_text_addf(t, "%*s", (int)c->blanks, "");
-    print_moves(t, plan->h2d_per_frame, plan->h2d_bytes_per_frame, known, "",
-                "to the device");
-    print_limit(t, params->h2d_limited, params->h2d_per_frame);
-    print_moves(t, plan->d2h_per_frame, plan->d2h_bytes_per_frame, known, ", ",
-                "to the host");
-    print_limit(t, params->d2h_limited, params->d2h_per_frame);
-    if (plan->h2h_per_frame)
-        print_moves(t, plan->h2h_per_frame, plan->h2h_bytes_per_frame, known,
-                    ", ", "on the host");
+    print_moves(plan, t, "", &up, "to the device");
+    print_moves(plan, t, ", ", &down, "to the host");
+    if (aside.count)
+        print_moves(plan, t, ", ", &aside, "on the host");
     stk_text_add(t, " per frame");
     stk_cells_end(c);
 }
@@ -253,15 +269,13 @@ static void print_cost(const struct pen_plan *plan, struct stk_cells *c)
         { "copies on the device", parts.d2d },
         { "to the host", parts.d2h },
     };
-    const bool known = plan->unknown == 0;
-    char cost[32] = "?";
+    char cost[48];
     const char *gap = ": ";
-    if (known)
-        stk_plan_cost_text(plan->cost_ns, cost, sizeof(cost));
+    stk_plan_total_text(plan, cost, sizeof(cost));
     begin(c, "cost");
     stk_cells_add(c, cost, STK_PAINT_NONE);
     stk_cells_add(c, " per frame", STK_PAINT_NONE);
-    for (size_t i = 0; known && i < sizeof(row) / sizeof(*row); i++) {
+    for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {
         if (row[i].ns == 0)
             continue;
         stk_plan_cost_text(row[i].ns, cost, sizeof(cost));

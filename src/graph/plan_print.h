@@ -19,6 +19,10 @@ void stk_plan_type_text(const struct stk_plan_node *node, char *text,
                         size_t size);
 // Whether such frames have a width and a height.
 bool stk_caps_sized(const struct pen_caps *caps);
+// "1.50 MiB", "1.50 MiB + ?" of a sum of which not all is known, "?".
+void stk_plan_sum_text(uint64_t bytes, bool known, char *text, size_t size);
+// The cost of a frame in the same way.
+void stk_plan_total_text(const struct pen_plan *plan, char *text, size_t size);
 // "optimal", "within 12.3 us (6.2 %) of the best possible".
 void stk_plan_quality_text(const struct pen_plan *plan, char *text,
                            size_t size);
@@ -66,6 +70,10 @@ struct stk_plan_parts {
     int64_t h2d, d2h, d2d, device, host;
 };
 struct stk_plan_parts stk_plan_parts(const struct pen_plan *plan);
+
+// Whether the bytes of all such copies are known.
+bool stk_plan_moves_known(const struct pen_plan *plan,
+                          enum stk_transfer transfer);
 
 // What a module holds, by the type whose budget it counts against.
 struct stk_holding {

@@ -104,6 +104,25 @@ void stk_plan_cost_text(int64_t ns, char *text, size_t size)
                  ns % 1000000 / 10000);
 }
 
+void stk_plan_sum_text(uint64_t bytes, bool known, char *text, size_t size)
+{
+    char sum[32];
+    stk_format_size(bytes, sum, sizeof(sum));
+    if (known)
+        snprintf(text, size, "%s", sum);
+    else
+        snprintf(text, size, "%s%s?", bytes ? sum : "", bytes ? " + " : "");
+}
+
+void stk_plan_total_text(const struct pen_plan *plan, char *text, size_t size)
+{
+    char sum[32];
+    const bool some = plan->unknown == 0 || plan->cost_ns > 0;
+    stk_plan_cost_text(plan->cost_ns, sum, sizeof(sum));
+    snprintf(text, size, "%s%s", some ? sum : "?",
+             some && plan->unknown ? " + ?" : "");
+}
+
 void stk_plan_quality_text(const struct pen_plan *plan, char *text, size_t size)
 {
     char gap[32], part[32] = "";

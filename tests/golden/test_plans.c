@@ -1,6 +1,7 @@
-// Plans as text: every pipeline of plans/ against ref/plan_NAME.txt, with the
-// issues in front. NAME@PROFILE is planned with that profile. After a wanted
-// change,
+// Plans as text: every pipeline of plans/ against ref/plan_NAME.txt, and those
+// of the examples against ref/plan_example_NAME.txt, with the issues in front.
+// NAME@PROFILE is planned with that profile, probe_NAME with a look at the
+// headers of the files. After a wanted change,
 //
 //     PENSTOCK_TEST_UPDATE=1 meson test -C build plans
 //
@@ -14,7 +15,7 @@
 
 #include "pen_test.h"
 
-enum { MIN_PLANS = 31, MAX_TEXT = 1 << 16 };
+enum { MIN_PLANS = 70, MIN_EXAMPLES = 2, MAX_TEXT = 1 << 16 };
 
 static void add(char *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -30,7 +31,7 @@ static void add(char *text, const char *format, ...)
 
 // What planning a file has to say, on a machine of a given size.
 static void plan_text(const struct pen_registry *registry, const char *path,
-                      const char *profile_name, char *text)
+                      const char *profile_name, bool probe, char *text)
 {
     struct pen_error err = { 0 };
     struct pen_issues *issues = pen_issues_create();
@@ -41,7 +42,8 @@ static void plan_text(const struct pen_registry *registry, const char *path,
     struct pen_profile profile = *builtin;
     profile.host_memory = (uint64_t)16 << 30;
     profile.cuda_memory = (uint64_t)8 << 30;
-    const struct pen_plan_params params = { .profile = &profile };
+    const struct pen_plan_params params = { .profile = &profile,
+                                            .probe = probe };
 
     text[0] = '\0';
     if (pen_description_load(path, &desc, issues, &err) != PEN_OK)
@@ -95,32 +97,83 @@ static int is_json(const struct dirent *entry)
     return dot && !strcmp(dot, ".json");
 }
 
-PEN_TEST(plans_are_those_that_were_looked_at)
+// Plan all files of a folder; returns how many differ from what was looked at.
+static unsigned check_folder(const char *folder, const char *prefix,
+                             int at_least)
 {
     static char text[MAX_TEXT];
-    char folder[1024];
     struct dirent **files;
     struct pen_registry *registry = NULL;
     struct pen_error err = { 0 };
-    snprintf(folder, sizeof(folder), "%s/tests/golden", pen_test_source());
-    assert_int_equal(chdir(folder), 0);
-    assert_int_equal(pen_registry_create(&registry, &err), PEN_OK);
-    const int count = scandir("plans", &files, is_json, alphasort);
-    assert_true(count >= MIN_PLANS);
     unsigned differ = 0;
+    assert_int_equal(pen_registry_create(&registry, &err), PEN_OK);
+    const int count = scandir(folder, &files, is_json, alphasort);
+    assert_true(count >= at_least);
     for (int i = 0; i < count; i++) {
         char path[512], name[256];
-        snprintf(path, sizeof(path), "plans/%s", files[i]->d_name);
-        snprintf(name, sizeof(name), "%.*s",
+        snprintf(path, sizeof(path), "%s/%s", folder, files[i]->d_name);
+        snprintf(name, sizeof(name), "%s%.*s", prefix,
                  (int)strcspn(files[i]->d_name, "."), files[i]->d_name);
         const char *at = strchr(name, '@');
-        plan_text(registry, path, at ? at + 1 : "generic-cuda", text);
+        plan_text(registry, path, at ? at + 1 : "generic-cuda",
+                  !strncmp(name, "probe_", 6), text);
         differ += !check(name, text);
         free(files[i]);
     }
     free(files);
     pen_registry_destroy(&registry);
-    assert_int_equal(differ, 0);
+    return differ;
 }
 
-PEN_TEST_MAIN(PEN_CASE(plans_are_those_that_were_looked_at))
+static void enter_folder(void)
+{
+    char folder[1024];
+    snprintf(folder, sizeof(folder), "%s/tests/golden", pen_test_source());
+    assert_int_equal(chdir(folder), 0);
+}
+
+PEN_TEST(plans_are_those_that_were_looked_at)
+{
+    enter_folder();
+    assert_int_equal(check_folder("plans", "", MIN_PLANS), 0);
+}
+
+PEN_TEST(plans_of_the_examples_are_those_that_were_looked_at)
+{
+    enter_folder();
+    assert_int_equal(check_folder("../../examples", "example_", MIN_EXAMPLES),
+                     0);
+}
+
+// Nothing is left behind when a plan is renamed.
+PEN_TEST(every_reference_has_its_plan)
+{
+    enter_folder();
+    struct dirent **files;
+    const int count = scandir("ref", &files, NULL, alphasort);
+    unsigned left = 0;
+    assert_true(count >= MIN_PLANS);
+    for (int i = 0; i < count; i++) {
+        static const char prefix[] = "plan_", example[] = "plan_example_";
+        const char *name = files[i]->d_name;
+        const int length = (int)strcspn(name, ".");
+        char path[512] = ".";
+        if (!strncmp(name, example, strlen(example)))
+            snprintf(path, sizeof(path), "../../examples/%.*s.json",
+                     length - (int)strlen(example), name + strlen(example));
+        else if (!strncmp(name, prefix, strlen(prefix)))
+            snprintf(path, sizeof(path), "plans/%.*s.json",
+                     length - (int)strlen(prefix), name + strlen(prefix));
+        if (access(path, R_OK) != 0) {
+            print_error("ref/%s has no %s\n", name, path);
+            left++;
+        }
+        free(files[i]);
+    }
+    free(files);
+    assert_int_equal(left, 0);
+}
+
+PEN_TEST_MAIN(PEN_CASE(plans_are_those_that_were_looked_at),
+              PEN_CASE(plans_of_the_examples_are_those_that_were_looked_at),
+              PEN_CASE(every_reference_has_its_plan))

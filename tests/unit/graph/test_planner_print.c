@@ -565,6 +565,33 @@ PEN_TEST(what_is_unknown_is_listed_where_it_begins)
     world_finish(&w);
 }
 
+PEN_TEST(of_what_is_partly_known_the_known_part_is_told)
+{
+    struct world w;
+    world_plan(&w,
+               "{ 'modules': {"
+               "'s': { 'type': 'Source', 'props': { 'width': 0 } },"
+               "'t': { 'type': 'Source' },"
+               "'a': { 'type': 'Sink', 'props': { 'mem': 'CUDA_DEVICE' } },"
+               "'b': { 'type': 'Sink', 'props': { 'mem': 'CUDA_DEVICE' } },"
+               "'d': { 'type': 'CudaSource', 'props': { 'mem':"
+               "  'CUDA_DEVICE' } }, 'k': { 'type': 'Sink' } },"
+               "'connections': [ { 'from': 's', 'to': 'a' },"
+               "  { 'from': 't', 'to': 'b' }, { 'from': 'd', 'to': 'k' } ] }");
+    char *text = pen_plan_text(w.plan);
+    assert_non_null(strstr(text, "\ntransfers  2 to the device (9.00 KiB + ?), "
+                                 "1 to the host (9.00 KiB) per frame\n"));
+    assert_non_null(strstr(text, " us + ? per frame: "));
+    pen_free(text);
+    json_t *root = json_of(&w);
+    const json_t *transfers = json_object_get(root, "transfers");
+    assert_true(
+        json_is_null(json_object_get(transfers, "h2d_bytes_per_frame")));
+    assert_int_equal(integer(transfers, "d2h_bytes_per_frame"), 192 * 48);
+    json_decref(root);
+    world_finish(&w);
+}
+
 PEN_TEST(what_is_known_is_not_listed)
 {
     struct world w;
@@ -1018,6 +1045,7 @@ PEN_TEST_MAIN(
     PEN_CASE(the_budget_stands_beside_the_memory),
     PEN_CASE(the_cost_is_told_by_what_does_the_work),
     PEN_CASE(what_is_unknown_is_listed_where_it_begins),
+    PEN_CASE(of_what_is_partly_known_the_known_part_is_told),
     PEN_CASE(what_is_known_is_not_listed),
     PEN_CASE(how_far_from_the_best_is_told),
     PEN_CASE(losses_are_told_wherever_a_plan_is_shown),

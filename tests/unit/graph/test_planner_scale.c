@@ -256,18 +256,19 @@ PEN_TEST(texts_and_drawings_are_whole_or_not_there)
     world_plan(&w, rich);
     char *(*const print[])(const struct pen_plan *) = {
         pen_plan_text,
+        pen_plan_text_coloured,
         pen_plan_dot,
         pen_plan_svg,
     };
-    char *whole[4], *text;
-    for (int i = 0; i < 3; i++)
+    char *whole[5], *text;
+    for (int i = 0; i < 4; i++)
         whole[i] = print[i](w.plan);
-    whole[3] = pen_plan_json(w.plan, w.issues);
-    for (int i = 0; i < 4; i++) {
+    whole[4] = pen_plan_json(w.plan, w.issues);
+    for (int i = 0; i < 5; i++) {
         assert_non_null(whole[i]);
         for (unsigned nth = 1;; nth++) {
             pen_alloc_fail_arm(nth, false);
-            text = i < 3 ? print[i](w.plan) : pen_plan_json(w.plan, w.issues);
+            text = i < 4 ? print[i](w.plan) : pen_plan_json(w.plan, w.issues);
             const bool fired = pen_alloc_fail_disarm();
             if (text)
                 assert_string_equal(text, whole[i]);
