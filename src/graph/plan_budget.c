@@ -48,8 +48,7 @@ static void largest_users(const struct pen_plan *plan, uint32_t mems,
     }
 }
 
-// Of a size that is not to be rounded down: who copies it gets enough.
-static void format_enough(uint64_t bytes, char *text, size_t size)
+void stk_plan_enough_text(uint64_t bytes, char *text, size_t size)
 {
     uint64_t read = 0;
     stk_format_size(bytes, text, size);
@@ -122,7 +121,7 @@ void stk_plan_lower(const struct pen_plan *plan,
         return;
     }
     largest_users(plan, excess->mems, users);
-    format_enough(excess->needed, bytes, sizeof(bytes));
+    stk_plan_enough_text(excess->needed, bytes, sizeof(bytes));
     int at = snprintf(text, size, "raise `%s` of the budget to %s", excess->key,
                       bytes);
     const struct stk_plan_node *node = &plan->nodes[users[0].node];

@@ -146,6 +146,33 @@ static enum pen_status propagate(struct pen_plan *plan, uint32_t number,
     return PEN_OK;
 }
 
+// Compare with the budgets. Nobody has a look at suggestions any more, so the
+// error says what would be enough.
+static enum pen_status check_budgets(const struct pen_plan *plan,
+                                     struct pen_error *err)
+{
+    struct stk_excess excess = { 0 };
+    struct pen_error why = { 0 };
+    char enough[32];
+    const enum pen_status st = stk_plan_budgets(plan, &excess, &why);
+    if (st != PEN_E_LIMIT || !excess.mems) {
+        if (st != PEN_OK && err)
+            *err = why;
+        return st;
+    }
+    stk_plan_enough_text(excess.needed, enough, sizeof(enough));
+    // Where frames are staged is part of what the run is made of.
+    const bool stage = plan->desc &&
+                       plan->desc->pinned_limit == STK_PINNED_STAGE &&
+                       excess.mems == PEN_MEM_BIT(PEN_MEM_HOST_PINNED);
+    return pen_error_set(err, st, 0, why.where,
+                         "%s; raise `%s` of the budget to %s%s", why.text,
+                         excess.key, enough,
+                         stage ? " (\"pinned_limit\": \"stage\" goes by the "
+                                 "sizes that are known before the start)"
+                               : "");
+}
+
 static enum pen_status settle(struct pen_plan *plan, uint32_t number,
                               uint32_t pin, const struct pen_caps *caps,
                               struct journal *j, struct pen_error *err)
@@ -170,8 +197,7 @@ static enum pen_status settle(struct pen_plan *plan, uint32_t number,
         plan->marks[n] = 0;
         PEN_TRY(propagate(plan, n, j, &last, err));
     }
-    struct stk_excess excess = { 0 };
-    return stk_plan_budgets(plan, &excess, err);
+    return check_budgets(plan, err);
 }
 
 enum pen_status stk_plan_settle(struct pen_plan *plan, uint32_t node,

@@ -154,6 +154,19 @@ def a_budget_of_memory_is_enforced_and_names_the_users(folder):
 
 
 @case
+def a_budget_that_is_not_understood_is_told_what_is(folder):
+    for budget, told in (("cuda=1MiB", "the keys are host, host_pinned, "
+                          "cuda_device and dmabuf (sizes), h2d_per_frame"),
+                         ("cuda_device", "expected KEY=SIZE"),
+                         ("cuda_device=0", "a size above 0"),
+                         ("dmabuf=1QB", "KiB, MiB, GiB or TiB"),
+                         ("d2h_per_frame=-1", "a number of transfers")):
+        result = penstock("plan", "x.json", "--budget", budget)
+        equal(result.returncode, 3, budget)
+        true(told in result.stderr, result.stderr)
+
+
+@case
 def the_example_plans_two_bridges_with_reasons(folder):
     path = os.path.join(SOURCE, "examples/blur.json")
     result = penstock("plan", "--json", path)

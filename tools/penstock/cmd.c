@@ -230,38 +230,52 @@ static bool parse_count(const char *text, uint32_t *out)
     return true;
 }
 
-// False if malformed.
-static bool parse_budget(const char *text, struct pen_plan_params *plan)
+#define BUDGET_KEYS                                                            \
+    "the keys are host, host_pinned, cuda_device and dmabuf (sizes), "         \
+    "h2d_per_frame and d2h_per_frame (transfers)"
+
+// What is wrong with a budget; NULL if it was understood. Its key has `length`
+// bytes of `text`.
+static const char *parse_budget(const char *text, size_t length,
+                                struct pen_plan_params *plan)
 {
-    const char *equals = strchr(text, '=');
-    if (!equals)
-        return false;
-    const size_t length = (size_t)(equals - text);
+    const struct {
+        const char *key;
+        bool *limited;
+        uint32_t *count;
+    } counts[] = {
+        { "h2d_per_frame", &plan->h2d_limited, &plan->h2d_per_frame },
+        { "d2h_per_frame", &plan->d2h_limited, &plan->d2h_per_frame },
+    };
+    if (!text[length])
+        return "expected KEY=SIZE; " BUDGET_KEYS;
+    const char *value = text + length + 1;
     for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
         const char *key = pen_mem_key((enum pen_mem_type)m);
         if (strlen(key) == length && strncmp(text, key, length) == 0)
-            return parse_size(equals + 1, &plan->budget[m]);
+            return parse_size(value, &plan->budget[m])
+                       ? NULL
+                       : "expected a size above 0 in bytes, KiB, MiB, GiB or "
+                         "TiB, such as 512MiB";
     }
-
-    if (strncmp(text, "h2d_per_frame=", 14) == 0) {
-        plan->h2d_limited = true;
-        return parse_count(equals + 1, &plan->h2d_per_frame);
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        if (strlen(counts[i].key) != length ||
+            strncmp(text, counts[i].key, length) != 0)
+            continue;
+        *counts[i].limited = true;
+        return parse_count(value, counts[i].count)
+                   ? NULL
+                   : "expected a number of transfers, such as 1";
     }
-    if (strncmp(text, "d2h_per_frame=", 14) == 0) {
-        plan->d2h_limited = true;
-        return parse_count(equals + 1, &plan->d2h_per_frame);
-    }
-    return false;
+    return "unknown key; " BUDGET_KEYS;
 }
 
 void cmd_budget(struct pen_plan_params *plan, const char *text,
                 struct argp_state *state)
 {
-    if (!parse_budget(text, plan))
-        argp_error(state,
-                   "--budget %s: expected KEY=SIZE, for example "
-                   "cuda_device=512MiB or h2d_per_frame=1",
-                   text);
+    const char *wrong = parse_budget(text, strcspn(text, "="), plan);
+    if (wrong)
+        argp_error(state, "--budget %s: %s", text, wrong);
 }
 
 int cmd_profile(const char *file, struct pen_profile *storage,

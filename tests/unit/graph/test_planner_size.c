@@ -147,9 +147,10 @@ PEN_TEST(what_the_device_reads_comes_back_later)
 {
     struct world w;
     // Also behind modules that pass it on, and whoever else has it.
-    world_plan(&w, PIPE(MOD("s", "Source", RGB) "," MOD("p", "Pass", RGB) "," MOD(
-                            "k", "Sink", CUDA RGB) "," MOD("l", "Sink", RGB),
-                        TO("s", "p") "," TO("p", "k") "," TO("s", "l")));
+    world_plan(&w,
+               PIPE(MOD("s", "Source", RGB) "," MOD("p", "Pass", RGB) "," MOD(
+                        "k", "Sink", CUDA RGB) "," MOD("l", "Sink", RGB),
+                    TO("s", "p") "," TO("p", "k") "," TO("s", "l")));
     assert_int_equal(world_node(&w, "s")->output[0].mem, PEN_MEM_HOST_PINNED);
     assert_int_equal(blocks(&w, "s"), 4 + 2 + 1 + 2);
     assert_int_equal(blocks(&w, "_bridge_1_CudaMemCopy"), 4 + 1);
@@ -569,6 +570,8 @@ PEN_TEST(a_frame_beyond_the_budget_is_refused_and_the_plan_stays)
     assert_int_equal(settle(&w, "d", &caps), PEN_E_LIMIT);
     assert_non_null(strstr(w.err.text, "CUDA_DEVICE"));
     assert_non_null(strstr(w.err.text, "`g.output`"));
+    assert_non_null(
+        strstr(w.err.text, "; raise `cuda_device` of the budget to "));
     char *after = snapshot(w.plan);
     assert_string_equal(after, before);
     pen_free(after);
@@ -582,6 +585,25 @@ PEN_TEST(a_frame_beyond_the_budget_is_refused_and_the_plan_stays)
     // It can still grow within the budget afterwards.
     caps = picture(PEN_FMT_RGB, 32, 48);
     assert_int_equal(settle(&w, "d", &caps), PEN_OK);
+    world_finish(&w);
+}
+
+PEN_TEST(a_first_frame_is_not_staged_and_that_is_told)
+{
+    struct world w;
+    world_plan(&w, SET("'budget': { 'host_pinned': '20KiB' }, "
+                       "'pinned_limit': 'stage'",
+                       MOD("s", "Source", "'width': 0, 'height': 0") "," MOD(
+                           "k", "Sink", CUDA RGB),
+                       TO("s", "k")));
+    assert_true(w.plan->provisional);
+    struct pen_caps caps = picture(PEN_FMT_RGB, 64, 48);
+    assert_int_equal(settle(&w, "s", &caps), PEN_E_LIMIT);
+    // Five frames of 9 KiB.
+    assert_non_null(strstr(w.err.text,
+                           "; raise `host_pinned` of the budget to 45.00 KiB "
+                           "(\"pinned_limit\": \"stage\" goes by the sizes "
+                           "that are known before the start)"));
     world_finish(&w);
 }
 
@@ -729,8 +751,8 @@ PEN_TEST_MAIN(
     PEN_CASE(depth_is_the_connections_then_the_consumers_then_the_settings),
     PEN_CASE(frames_that_pass_through_are_held_by_the_pool_behind),
     PEN_CASE(queues_that_drop_hold_frames_of_any_age),
-              PEN_CASE(what_the_device_reads_comes_back_later),
-              PEN_CASE(an_output_that_nobody_takes_still_has_frames_to_write_to),
+    PEN_CASE(what_the_device_reads_comes_back_later),
+    PEN_CASE(an_output_that_nobody_takes_still_has_frames_to_write_to),
     PEN_CASE(costs_are_bytes_by_rates_in_whole_nanoseconds),
     PEN_CASE(a_plan_over_budget_is_refused_with_the_largest_users),
     PEN_CASE(the_budget_that_is_recommended_is_enough),
@@ -742,6 +764,7 @@ PEN_TEST_MAIN(
     PEN_CASE(completing_gives_the_plan_that_knowing_would_have_given),
     PEN_CASE(frames_that_fit_change_nothing_and_negotiate_nothing),
     PEN_CASE(a_frame_beyond_the_budget_is_refused_and_the_plan_stays),
+    PEN_CASE(a_first_frame_is_not_staged_and_that_is_told),
     PEN_CASE(workspaces_are_planned_for_the_largest_input),
     PEN_CASE(united_caps_hold_both_and_claim_no_more),
     PEN_CASE(what_contradicts_the_plan_is_refused),
