@@ -912,7 +912,8 @@ PEN_TEST(written_and_mixed_detours_are_warned_of_too)
                            "s -> u (to the device) -> d (to the host) -> u2 "
                            "(to the device) -> k"));
     assert_string_equal(world_issue(&w, "W310")->suggestion,
-                        "remove `u2` and `d`");
+                        "remove `u2` and `d`, and connect "
+                        "{ \"from\": \"u\", \"to\": \"k\" }");
     world_finish(&w);
     // One written, one inserted, with nothing between.
     world_plan(
@@ -922,7 +923,9 @@ PEN_TEST(written_and_mixed_detours_are_warned_of_too)
                  TO("s", "d") "," TO("d", "k")));
     assert_int_equal(world_inserted(&w, NULL), 1);
     assert_int_equal(world_issues(&w, "W310"), 1);
-    assert_string_equal(world_issue(&w, "W310")->suggestion, "remove `d`");
+    assert_string_equal(world_issue(&w, "W310")->suggestion,
+                        "remove `d`, and connect "
+                        "{ \"from\": \"s\", \"to\": \"k\" }");
     world_finish(&w);
     // Up and down again without anything done on the device.
     world_plan(

@@ -1,0 +1,138 @@
+#ifndef STK_PLAN_ADVISE_H
+#define STK_PLAN_ADVISE_H
+
+// What the parts of the advice share. plan_advise.c has the words and the
+// prices; plan_advise_path.c looks for frames that cross to the other side of
+// the machine and come back, plan_advise_copy.c at single copies, and
+// plan_advise_source.c at sources without an end.
+
+#include "planner.h"
+
+enum { STK_NO_NODE = -1 };
+
+// What can be done about a module between a download and an upload.
+enum stk_change {
+    STK_STAYS = 0,      // nothing: it works on the host only
+    STK_MOVES_AS_TWIN,  // a class does the same on the device
+    STK_MOVES,          // it passes frames on wherever they are
+    STK_GOES,           // a copy that would not be needed
+};
+
+// What advice remembers of a plan node.
+struct stk_trace {
+    // Where the frames at its inputs were copied last, and the node before on
+    // the way from there; STK_NO_NODE: not on the way here.
+    int32_t down, down_from;  // through host memory only
+    int32_t up, up_from;      // through device memory only
+    uint32_t group;           // a forest: nodes with one cause
+    uint32_t next;            // in its group, by number; 0: the last
+    uint32_t set;             // that it was put into last
+    uint32_t printed;         // in the paths told under this number
+    uint32_t stamp, hits;     // edges or pins of it that set `stamp` has met
+    const struct pen_module_class *twin;  // of STK_MOVES_AS_TWIN
+    int64_t better;                       // what that takes less; ns
+    uint8_t way;                          // enum stk_change
+    uint8_t uploads;  // bits of the output pins that feed an upload
+    bool between;     // on the way from a download back to the device
+    bool idle;        // nothing was done since the upload
+    bool stuck;       // what passes frames on since then must be on the device
+    bool busy;        // something behind it needs the device
+    bool told;        // a copy that some advice is about
+    bool dropped;     // goes with what is being told
+    bool kept;        // dropped, but only for some of its consumers
+    bool unpriced;    // `better` is not known
+};
+
+// What a frame takes less.
+struct stk_gain {
+    int64_t ns;
+    int64_t bytes;  // moved between host and device
+    int32_t loads;  // modules that are opened on the device less
+    bool known;     // all sizes are
+};
+
+// Classes that do on one side of the machine what a class does, by tags.
+enum { STK_TWINS = 4, STK_TWIN_ROWS = 64 };
+struct stk_twins {
+    const struct pen_module_class *of;
+    bool device;
+    uint32_t count;
+    const struct pen_module_class *cls[STK_TWINS];
+};
+
+struct stk_advice {
+    struct stk_planner *p;
+    const struct pen_plan *plan;
+    struct stk_trace *traces;  // by plan node
+    uint32_t *path;            // nodes of a path, from its end
+    uint32_t path_count;
+    uint32_t *drop;  // nodes that go with what is being told
+    uint32_t drop_count;
+    uint32_t set;               // sets so far
+    uint32_t telling;           // the number of what is being told
+    struct stk_text text, fix;  // of the issue that is being made
+    unsigned fixes;             // pieces of `fix`
+    struct stk_arena arena;     // parameters of twins
+    struct pen_issues *deaf;    // complaints about twins, which nobody hears
+    struct stk_plan_node like;  // the twin that was looked at last
+    struct stk_twins twins[STK_TWIN_ROWS];  // as looked up before
+    bool failed;                            // no memory
+};
+
+// --- words and prices (plan_advise.c) ---------------------------------------
+
+// Begin an issue; both texts are empty then.
+void stk_advice_begin(struct stk_advice *a);
+void stk_advice_issue(struct stk_advice *a, const char *code,
+                      const char *pointer);
+// "; saves 1.32 MiB and 71.2 us a frame" (or "costs"); nothing if unknown.
+void stk_advice_gain(struct stk_advice *a, const char *verb,
+                     const struct stk_gain *gain);
+// Whether it is one, with what is opened less for the frames expected.
+bool stk_advice_pays(const struct stk_advice *a, const struct stk_gain *gain);
+void stk_advice_name(struct stk_text *t, const char *id);  // "`id`"
+// Start a piece of the suggestion.
+void stk_advice_fix(struct stk_advice *a, const char *words);
+// "make `id` a ResizeNPPI ("type": "ResizeNPPI")".
+void stk_advice_fix_type(struct stk_advice *a, const struct stk_plan_node *node,
+                         const struct pen_module_class *cls);
+// Put a node on the list of those that go; `kept`: only for consumers that go
+// too or are in the set that is looked at.
+void stk_advice_drop(struct stk_advice *a, uint32_t node, bool kept);
+// "remove `a` and `b`, and connect ..." for that list, which is emptied.
+void stk_advice_fix_drop(struct stk_advice *a);
+
+// Whether the planner chose the class itself, among those of a type.
+bool stk_advice_chosen(const struct stk_plan_node *node);
+// Bytes of the output behind an edge; 0: unknown.
+uint64_t stk_advice_bytes(const struct stk_advice *a,
+                          const struct stk_plan_edge *e);
+// A copy of such bytes.
+void stk_advice_copy(const struct stk_advice *a, struct stk_gain *gain,
+                     enum stk_transfer which, uint64_t bytes, int sign);
+// Find a class that does on the device (or on the host) what the node does,
+// takes its properties and gives the same: a->like, with its cost in *cost,
+// -1 if that is unknown. False: there is none. *named is the first by its
+// tags, fitting or not, or NULL.
+bool stk_advice_twin(struct stk_advice *a, const struct stk_plan_node *node,
+                     bool device, int64_t *cost,
+                     const struct pen_module_class **named);
+
+static inline const struct stk_plan_node *
+stk_advice_from(const struct stk_advice *a, const struct stk_plan_edge *e)
+{
+    return &a->plan->nodes[e->from];
+}
+
+static inline bool stk_advice_host(const struct stk_plan_edge *e)
+{
+    return !(STK_HOMES_CUDA & STK_HOME_BIT(stk_edge_home(e)));
+}
+
+// --- the parts --------------------------------------------------------------
+
+void stk_advise_paths(struct stk_advice *a);
+void stk_advise_copies(struct stk_advice *a);
+void stk_advise_sources(struct stk_advice *a);
+
+#endif  // STK_PLAN_ADVISE_H
