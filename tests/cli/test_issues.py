@@ -76,6 +76,112 @@ def unknown_module_suggests_the_nearest(folder):
           "E100", 4, 7, "/modules/source/type", "TestSignalGenerator")
 
 
+def with_middle(module):
+    """GOOD with a module between source and sink."""
+    return GOOD.replace('"sink": {', f'"m": {module},\n    "sink": {{').replace(
+        '{ "from": "source", "to": "sink" }',
+        '{ "from": "source", "to": "m" }, { "from": "m", "to": "sink" }')
+
+
+@case
+def a_type_without_a_class_is_not_accepted_silently(folder):
+    check(folder, with_middle('{ "type": "Rotate" }'), "E100", 7, 12,
+          "/modules/m/type", "function:rotate", "none yet")
+    check(folder, with_middle('{ "type": "Resiz" }'), "E100", 7, 12,
+          "/modules/m/type", '"type": "Resize"')
+
+
+@case
+def a_generic_type_takes_what_its_classes_take(folder):
+    good = '{ "type": "Resize", "props": { "width": 32, "height": 24 } }'
+    result = penstock("validate", write(folder, with_middle(good)))
+    equal(result.returncode, 0, result.stdout)
+    for props in ('"width": 32', '"width": 32, "height": 24, "zoom": 1'):
+        check(folder,
+              with_middle(f'{{ "type": "Resize", "props": {{ {props} }} }}'),
+              "E200" if "zoom" in props else "E205", 7,
+              68 if "zoom" in props else 30,
+              "/modules/m/props/" + ("zoom" if "zoom" in props else "height"),
+              "Resize")
+
+
+@case
+def backend_can_only_be_where_there_is_a_choice(folder):
+    check(folder, with_middle('{ "type": "GaussianBlur", "props": '
+                              '{ "sigma": 1, "backend": "cpu" } }'),
+          "E206", 7, 59, "/modules/m/props/backend", '"type": "Blur"')
+    check(folder, with_middle('{ "type": "JpegDecode", "props": '
+                              '{ "backend": "cuda" } }'),
+          "E206", 7, 45, "/modules/m/props/backend", "ImageDecoderCV")
+    for backend in ("cpu", "cuda", "auto"):
+        text = with_middle('{ "type": "Blur", "props": { "sigma": 1, '
+                           f'"backend": "{backend}" }} }}')
+        result = penstock("validate", write(folder, text))
+        equal(result.returncode, 0, result.stdout)
+
+
+@case
+def generic_types_are_listed_and_described(folder):
+    listed = json.loads(penstock("list-modules", "--json").stdout)["generic"]
+    options = {t["name"]: [o["name"] for o in t["options"]] for t in listed}
+    equal(options["Resize"], ["ImageResizeCV", "ResizeNPPI"], "Resize")
+    equal(options["Blur"], ["GaussianBlur", "GaussianBlurCV"], "Blur")
+    equal(options["JpegEncode"], ["ImageEncoderCV"], "JpegEncode")
+    equal(options["Rotate"], [], "Rotate")
+    true(not [t for t in listed if t["name"] == "Rotate"][0]["available"],
+         "Rotate")
+    text = penstock("list-modules", "--tag", "function:resize").stdout
+    equal([line.split()[0] for line in text.splitlines()],
+          ["ImageResizeCV", "ResizeNPPI", "Resize"], text)
+    # The pair of tags means one module and no other.
+    text = penstock("list-modules", "--tag", "function:resize", "--tag",
+                    "backend:cuda").stdout
+    equal([line.split()[0] for line in text.splitlines()], ["ResizeNPPI"],
+          text)
+    about = json.loads(penstock("describe", "Resize", "--json").stdout)
+    equal([o["backend"] for o in about["options"]], ["cpu", "cuda"], "options")
+    equal(about["inputs"][0]["mem"], ["HOST", "HOST_PINNED", "CUDA_DEVICE"],
+          "memory of the input")
+    true("ImageResizeCV (cpu)" in penstock("describe", "Resize").stdout,
+         "text")
+
+
+@case
+def sieve_false_needs_room_for_what_it_forwards(folder):
+    text = with_middle('{ "type": "GaussianBlur", "props": { "sigma": 1 } }')
+    text = text.replace('"from": "m", "to": "sink"',
+                        '"from": "m", "to": "sink", "sieve": false')
+    check(folder, text, "E306", 10, 82, "/connections/1/sieve",
+          "source.output", "no free input of sink", '"sieve": true')
+
+
+@case
+def a_repair_can_be_pasted(folder):
+    """What E304 suggests makes the file good."""
+    bad = GOOD.replace('"type": "StatSink"', '"type": "ImageDecoderCV"')
+    bad = bad.replace('"connections": [', '"connections": [\n')
+    report = json.loads(penstock("validate", "--json",
+                                 write(folder, bad)).stdout)
+    found = [i for i in report["issues"] if i["code"] == "E304"]
+    module, links = found[0]["suggestion"].split(" with ")
+    links = links.removesuffix(" instead")
+    file = json.loads(bad)
+    file["modules"].update(json.loads("{" + module + "}"))
+    file["connections"] = json.loads("[" + links + "]")
+    result = penstock("validate", "--json",
+                      write(folder, json.dumps(file)))
+    report = json.loads(result.stdout)
+    equal(result.returncode, 0, result.stdout)
+    # And what is left over is told with a repair too.
+    module, link = [i for i in report["issues"]
+                    if i["code"] == "W402"][0]["suggestion"].split(" with ")
+    file["modules"].update(json.loads("{" + module + "}"))
+    file["connections"] += json.loads("[" + link + "]")
+    report = json.loads(penstock("validate", "--json",
+                                 write(folder, json.dumps(file))).stdout)
+    equal(report["issues"], [], "issues")
+
+
 @case
 def unknown_property_suggests_the_nearest(folder):
     check(folder, GOOD.replace('"width"', '"widht"'), "E200", 5, 18,
