@@ -63,6 +63,7 @@ struct stk_plan_node {
     bool forwards;  // outputs may be input frames: the class says
                     // so, or a converter that lets frames of its
                     // target format or memory type through
+    bool copies;    // it is one of the classes for copies, not for conversions
     bool staged;    // inserted in front of a transfer whose frames do not lie
                     // in pinned memory because that would be over its budget
     struct stk_plan_output output[PEN_MAX_PINS];

@@ -223,6 +223,7 @@ static enum pen_status insert(struct stk_planner *p,
     node->loss = node->choice = "";
     node->pointer = "";
     node->cls = t->cls;
+    node->copies = hop->op < OP_CONVERT_HOST;
     node->type = t->cls->name;
     node->params = t->params;
     node->base = t->base;

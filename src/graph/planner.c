@@ -503,6 +503,7 @@ static enum pen_status add_module(struct stk_planner *p, uint32_t from,
     made->pointer = node->desc->pointer;
     made->reason = made->serves = made->loss = made->choice = "";
     made->cls = option->cls;
+    made->copies = stk_class_copies(option->cls);
     made->params = option->params;
     made->base = option->base;
     made->inputs = node->inputs;
