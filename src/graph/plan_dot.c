@@ -5,7 +5,8 @@
 
 #include "plan_draw.h"
 
-static void quote(struct stk_text *t, const char *s)
+// A label knows the entities of HTML, a name does not.
+static void quote(struct stk_text *t, const char *s, bool label)
 {
     stk_text_add(t, "\"");
     for (; *s; s++) {
@@ -13,6 +14,8 @@ static void quote(struct stk_text *t, const char *s)
             stk_text_add(t, "\\");
         if (*s == '\n')
             stk_text_add(t, "\\n");
+        else if (*s == '&' && label)
+            stk_text_add(t, "&amp;");
         else
             stk_text_add_n(t, s, 1);
     }
@@ -35,17 +38,19 @@ static void node(struct stk_text *t, const struct pen_plan *plan, uint32_t n)
         stk_text_addf(&label, "\n%s", words.loss);
     t->failed = t->failed || label.failed;
     stk_text_add(t, "    ");
-    quote(t, node->id);
+    quote(t, node->id, false);
     stk_text_add(t, " [label=");
-    quote(t, label.data ? label.data : "");
+    quote(t, label.data ? label.data : "", true);
     stk_text_addf(t, ", color=\"%s\", fillcolor=\"%s\", style=\"%s\"",
                   shade->line, shade->fill,
                   node->inserted ? "filled,rounded,dashed" : "filled");
     stk_text_add(t, ", tooltip=");
-    quote(t, node->inserted       ? node->reason
-             : node->choice[0]    ? node->choice
-             : words.props.length ? words.props.data + 1
-                                  : node->id);
+    quote(t,
+          node->inserted       ? node->reason
+          : node->choice[0]    ? node->choice
+          : words.props.length ? words.props.data + 1
+                               : node->id,
+          true);
     stk_text_add(t, "];\n");
     stk_text_finish(&label);
     stk_text_finish(&words.props);
@@ -62,29 +67,13 @@ static void edge(struct stk_text *t, const struct pen_plan *plan,
         stk_text_addf(&label, "%s  %s  ", i ? "\n" : "", words.line[i]);
     t->failed = t->failed || label.failed;
     stk_text_add(t, "    ");
-    quote(t, plan->nodes[e->from].id);
+    quote(t, plan->nodes[e->from].id, false);
     stk_text_add(t, " -> ");
-    quote(t, plan->nodes[e->to].id);
+    quote(t, plan->nodes[e->to].id, false);
     stk_text_add(t, " [label=");
-    quote(t, label.data ? label.data : "");
+    quote(t, label.data ? label.data : "", true);
     stk_text_addf(t, ", color=\"%s\"];\n", stk_shades[e->mem].line);
     stk_text_finish(&label);
-}
-
-static void html(struct stk_text *t, const char *s)
-{
-    for (; *s; s++) {
-        if (*s == '<')
-            stk_text_add(t, "&lt;");
-        else if (*s == '>')
-            stk_text_add(t, "&gt;");
-        else if (*s == '&')
-            stk_text_add(t, "&amp;");
-        else if (*s == '"')
-            stk_text_add(t, "&quot;");
-        else if ((unsigned char)*s >= 0x20)
-            stk_text_add_n(t, s, 1);
-    }
 }
 
 // Title and legend are the label of the graph, which is no node.
@@ -92,13 +81,14 @@ static void legend(struct stk_text *t, const struct pen_plan *plan)
 {
     bool used[PEN_MEM_COUNT];
     char summary[192];
+    const char *title = stk_draw_title(plan);
     stk_draw_summary(plan, summary, sizeof(summary));
     stk_draw_used(plan, used);
     stk_text_add(t, "    label=<<table border=\"0\" cellspacing=\"4\"><tr>"
                     "<td colspan=\"6\"><b>");
-    html(t, stk_draw_title(plan));
+    stk_draw_escape(t, title, strlen(title));
     stk_text_add(t, "</b></td></tr><tr><td colspan=\"6\">");
-    html(t, summary);
+    stk_draw_escape(t, summary, strlen(summary));
     stk_text_add(t, "</td></tr><tr>");
     for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++)
         if (used[m])

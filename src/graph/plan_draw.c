@@ -8,10 +8,10 @@
 // clang-format off
 const struct stk_shade stk_shades[PEN_MEM_COUNT] = {
     [PEN_MEM_NONE]        = { "#777777", "#f4f4f4" },
-    [PEN_MEM_HOST]        = { "#0a5c99", "#dcebf7" },
-    [PEN_MEM_HOST_PINNED] = { "#b86e00", "#fdeccd" },
-    [PEN_MEM_CUDA_DEVICE] = { "#007a58", "#d6f0e6" },
-    [PEN_MEM_DMABUF]      = { "#99407a", "#f5dfee" },
+    [PEN_MEM_HOST]        = { "#1769b5", "#e3effa" },
+    [PEN_MEM_HOST_PINNED] = { "#b86e00", "#fde3b0" },
+    [PEN_MEM_CUDA_DEVICE] = { "#006b4a", "#b9e3cf" },
+    [PEN_MEM_DMABUF]      = { "#8a2f6b", "#e3c1dc" },
 };
 // clang-format on
 
@@ -110,6 +110,26 @@ void stk_draw_summary(const struct pen_plan *plan, char *text, size_t size)
     snprintf(text, size, "%u module%s, %u bridge%s, %s, %s per frame", modules,
              modules == 1 ? "" : "s", bridges, bridges == 1 ? "" : "s", quality,
              cost);
+}
+
+void stk_draw_escape(struct stk_text *t, const char *s, size_t count)
+{
+    for (const char *end = s + count; s < end; s++) {
+        const unsigned char c = (unsigned char)*s;
+        if (c == '<')
+            stk_text_add(t, "&lt;");
+        else if (c == '>')
+            stk_text_add(t, "&gt;");
+        else if (c == '&')
+            stk_text_add(t, "&amp;");
+        else if (c == '"')
+            stk_text_add(t, "&quot;");
+        else if (end - s > 2 && !memcmp(s, "\xef\xbf", 2) &&
+                 (unsigned char)s[2] >= 0xbe)
+            s += 2;  // U+FFFE and U+FFFF are no characters
+        else if (c >= 0x20)
+            stk_text_add_n(t, s, 1);
+    }
 }
 
 const char *stk_draw_title(const struct pen_plan *plan)

@@ -13,8 +13,8 @@ struct stk_shade {
 };
 extern const struct stk_shade stk_shades[PEN_MEM_COUNT];
 #define STK_SHADE_WORDS "#1a1a1a"
-#define STK_SHADE_QUIET "#555555"
-#define STK_SHADE_LOSS  "#a33b00"
+#define STK_SHADE_QUIET "#4d4d4d"
+#define STK_SHADE_LOSS  "#8f3300"
 
 // Where a module's frames live: its first connected output, else its input.
 enum pen_mem_type stk_draw_home(const struct pen_plan *plan, uint32_t n);
@@ -40,6 +40,9 @@ bool stk_draw_node(const struct pen_plan *plan, uint32_t n,
 // What is said of the whole: "7 modules, 2 bridges, optimal, 2.29 ms per
 // frame".
 void stk_draw_summary(const struct pen_plan *plan, char *text, size_t size);
+// Text for XML, and for the labels of Graphviz that are like it: what has a
+// meaning there is escaped, what may not be there is left out.
+void stk_draw_escape(struct stk_text *t, const char *s, size_t count);
 const char *stk_draw_title(const struct pen_plan *plan);
 
 #endif  // STK_PLAN_DRAW_H

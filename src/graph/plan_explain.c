@@ -661,10 +661,16 @@ static const char *forced_staging(struct stk_explain *ex,
                                   const struct demand *d,
                                   const struct stk_plan_node *node)
 {
+    if (d->home != STK_HOME_HOST)
+        return stk_explain_text(ex,
+                                "memory: the upload behind it reads pinned "
+                                "memory, `%s.%s` gives %s",
+                                d->from->id, d->from_pin,
+                                stk_home_text(d->home));
     return stk_explain_text(
         ex,
-        "the upload behind it reads pinned memory, and the pool of `%s.%s` is "
-        "not pinned%s",
+        "memory: the upload behind it reads pinned memory, and the pool of "
+        "`%s.%s` is not pinned%s",
         d->from->id, d->from_pin,
         node->staged ? ": that would be over the budget of host_pinned"
                      : ", nor can it be: not all of its frames are made there");

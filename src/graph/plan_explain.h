@@ -3,7 +3,8 @@
 
 // Why there is a bridge between two modules, as data: plan_explain.c finds the
 // way and the constraints, plan_explain_ask.c plans again without this and
-// that, plan_explain_tell.c tells it.
+// that, plan_explain_change.c with a changed file, plan_explain_tell.c tells
+// it.
 
 #include "plan_place.h"
 
@@ -123,9 +124,34 @@ PEN_NODISCARD enum pen_status stk_plan_nominal(struct pen_plan *plan, bool *any,
 // ex->base, as the plan was made.
 PEN_NODISCARD enum pen_status stk_explain_base(struct stk_explain *ex,
                                                struct pen_error *err);
+// One question: what is different, and between which modules bridges count.
+struct stk_query {
+    enum stk_question kind;
+    const char *module, *value, *what, *note;
+    json_t *root;  // of the changed file; NULL: it is not changed
+    struct stk_ban ban;
+    bool banned, lifted;    // with the ban; without a budget of pinned memory
+    uint32_t removed;       // modules of the way that are not in the file
+    const char *from, *to;  // ids; NULL: the ends of the way
+    int32_t from_pin, to_pin;
+};
+// One plan more, if there may be one more; takes q->root.
+PEN_NODISCARD enum pen_status stk_explain_try(struct stk_explain *ex,
+                                              const struct stk_query *q,
+                                              struct pen_error *err);
+// Module number `i` of the way, the last one first, so that of two ends the one
+// that demands is asked to change before the one that gives; NULL: no more.
+const struct stk_plan_node *stk_explain_module(const struct stk_explain *ex,
+                                               uint32_t i);
 // Fill ex->answers.
 PEN_NODISCARD enum pen_status stk_explain_ask(struct stk_explain *ex,
                                               struct pen_error *err);
+
+// --- plan_explain_change.c ---------------------------------------------------
+
+// Other modules, without modules, other properties.
+PEN_NODISCARD enum pen_status stk_explain_change(struct stk_explain *ex,
+                                                 struct pen_error *err);
 
 // --- plan_explain_tell.c -----------------------------------------------------
 

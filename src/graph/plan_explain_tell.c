@@ -214,16 +214,21 @@ static void tell_view(struct teller *t, const struct stk_view *view,
 static void tell_cost(struct teller *t, const struct stk_plan_node *base)
 {
     const struct pen_plan *plan = t->ex->base;
+    const size_t read =
+        output_of(plan, (uint32_t)base->in_edge[0])->block_bytes;
+    const size_t written = base->output[0].block_bytes;
     struct stk_text text = { 0 };
     char in[32], out[32];
-    stk_plan_bytes_text(
-        output_of(plan, (uint32_t)base->in_edge[0])->block_bytes, in,
-        sizeof(in));
-    stk_plan_bytes_text(base->output[0].block_bytes, out, sizeof(out));
-    stk_text_addf(&text, "%s%s read, %s%s written, %s", t->about, in, t->about,
-                  out, t->about);
-    add_time(&text, base->cost_ns, base->cost_ns != 0);
-    stk_text_add(&text, " a frame");
+    stk_plan_bytes_text(read, in, sizeof(in));
+    stk_plan_bytes_text(written, out, sizeof(out));
+    if (stk_node_hands_through(plan, base)) {
+        stk_text_add(&text, "nothing: frames lie where they shall");
+    } else {
+        stk_text_addf(&text, "%s%s read, %s%s written, %s", t->about, in,
+                      t->about, out, t->about);
+        add_time(&text, base->cost_ns, read && written);
+        stk_text_add(&text, " a frame");
+    }
     built_line(t, 1, "costs", WORD, &text, STK_PAINT_NONE);
 }
 

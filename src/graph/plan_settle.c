@@ -115,6 +115,28 @@ static enum pen_status check_promise(const struct stk_plan_node *node,
                          gives, plans);
 }
 
+// Nothing was promised of an output of which no formats were known.
+static enum pen_status check_inputs(const struct pen_plan *plan,
+                                    const struct stk_plan_node *node,
+                                    struct pen_error *err)
+{
+    for (uint32_t i = 0; i < node->inputs; i++) {
+        if (node->in_edge[i] < 0)
+            continue;
+        const uint32_t come = plan->edges[node->in_edge[i]].formats;
+        const uint32_t taken = node->in[i].formats;
+        if (taken == 0 || (come & ~taken) == 0)
+            continue;
+        char comes[160], takes[160];
+        stk_mask_text(come, comes, sizeof(comes));
+        stk_mask_text(taken, takes, sizeof(takes));
+        return pen_error_set(err, PEN_E_CONFIG, 0, node->id,
+                             "`%s.%s` takes %s, and %s may come", node->id,
+                             node->cls->inputs[i].name, takes, comes);
+    }
+    return PEN_OK;
+}
+
 static enum pen_status propagate(struct pen_plan *plan, uint32_t number,
                                  struct journal *j, uint32_t *last,
                                  struct pen_error *err)
@@ -125,6 +147,7 @@ static enum pen_status propagate(struct pen_plan *plan, uint32_t number,
     struct stk_plan_totals t = stk_plan_totals_of(plan);
     uint32_t refused;
     bool changed = false;
+    PEN_TRY(check_inputs(plan, node, err));
     for (uint32_t i = 0; i < node->inputs; i++)
         if (node->in_edge[i] >= 0)
             in[i] = plan->edges[node->in_edge[i]].caps;

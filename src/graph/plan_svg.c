@@ -77,26 +77,9 @@ static size_t cut(const char *s, struct font font, int width)
     return fits;
 }
 
-static void xml_n(struct stk_text *t, const char *s, size_t count)
-{
-    for (const char *end = s + count; s < end; s++) {
-        const unsigned char c = (unsigned char)*s;
-        if (c == '<')
-            stk_text_add(t, "&lt;");
-        else if (c == '>')
-            stk_text_add(t, "&gt;");
-        else if (c == '&')
-            stk_text_add(t, "&amp;");
-        else if (c == '"')
-            stk_text_add(t, "&quot;");
-        else if (c >= 0x20)
-            stk_text_add_n(t, s, 1);
-    }
-}
-
 static void xml(struct stk_text *t, const char *s)
 {
-    xml_n(t, s, strlen(s));
+    stk_draw_escape(t, s, strlen(s));
 }
 
 // A line of words, cut where they would be wider than `width`.
@@ -105,7 +88,7 @@ static void line(struct stk_text *t, const char *class, struct font font, int x,
 {
     const size_t fits = cut(words, font, width);
     stk_text_addf(t, "<text class=\"%s\" x=\"%d\" y=\"%d\">", class, x, y);
-    xml_n(t, words, fits);
+    stk_draw_escape(t, words, fits);
     stk_text_add(t, words[fits] ? "...</text>" : "</text>");
 }
 

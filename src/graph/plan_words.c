@@ -266,8 +266,8 @@ size_t stk_text_columns(const char *s)
 // Colours of a terminal's own palette, which its owner has made readable.
 static const char *const paints[] = {
     [STK_PAINT_NONE] = "",        [PEN_MEM_HOST] = "94",
-    [PEN_MEM_HOST_PINNED] = "36", [PEN_MEM_CUDA_DEVICE] = "32",
-    [PEN_MEM_DMABUF] = "33",      [STK_PAINT_BRIDGE] = "1;35",
+    [PEN_MEM_HOST_PINNED] = "33", [PEN_MEM_CUDA_DEVICE] = "32",
+    [PEN_MEM_DMABUF] = "35",      [STK_PAINT_BRIDGE] = "1;36",
     [STK_PAINT_LOSS] = "31",      [STK_PAINT_QUIET] = "2",
     [STK_PAINT_TITLE] = "1",
 };

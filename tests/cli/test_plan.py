@@ -232,7 +232,7 @@ def a_terminal_gets_colours_and_a_pipe_does_not(folder):
     plain = penstock("plan", path).stdout
     true("\033" not in plain, "escapes in a pipe")
     coloured = on_a_terminal("plan", path)
-    true("\033[36mHOST_PINNED\033[0m" in coloured, coloured)
+    true("\033[33mHOST_PINNED\033[0m" in coloured, coloured)
     lines = re.sub("\033\\[[0-9;]*m", "", coloured).splitlines()
     legend = [line for line in lines if line.startswith("colours")]
     equal(len(legend), 1, "legends")

@@ -246,7 +246,9 @@ static int run_pipeline(const struct options *o, struct cmd_job *job)
 
     if (!o->json) {
         cmd_print_issues(o->file, job->issues);
-        cmd_print(pen_plan_text(pen_pipeline_plan(pipeline)));
+        const struct pen_plan *plan = pen_pipeline_plan(pipeline);
+        cmd_print(cmd_colors(CMD_COLOR_AUTO) ? pen_plan_text_coloured(plan)
+                                             : pen_plan_text(plan));
         fflush(stdout);
     }
 

@@ -76,11 +76,16 @@ static bool convert(struct greedy *y, const struct brute_board *b,
         if ((to->formats & PEN_FMT_BIT(b->format[i])) &&
             (target == 0 || b->format[i] < b->format[target]))
             target = i;
+    const bool device = BRUTE_ON_DEVICE & 1u << *state / b->formats;
     int best = -1;
     for (unsigned h = 0; h < BRUTE_HOMES && target; h++) {
         const unsigned v = h * b->formats + target;
-        if (b->step[*state][v].there &&
-            (best < 0 || b->step[*state][v].cost < b->step[*state][best].cost))
+        // It stays in the memory that it is in, or goes where it shall.
+        if (!b->step[*state][v].there ||
+            (b->step[*state][v].device != device &&
+             !(brute_taken(y->g, to->mem) & 1u << h)))
+            continue;
+        if (best < 0 || b->step[*state][v].cost < b->step[*state][best].cost)
             best = (int)v;
     }
     if (best < 0)

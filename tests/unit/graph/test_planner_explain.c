@@ -160,8 +160,8 @@ static size_t count(const json_t *root, const char *list)
 
 static void check_has(const char *text, const char *part)
 {
-    if (!strstr(text, part))
-        fail_msg("\"%s\" is not in\n%s", part, text);
+    if (!text || !strstr(text, part))
+        fail_msg("\"%s\" is not in\n%s", part, text ? text : "nothing");
 }
 
 // The answer to a question; fails if it was not asked.
@@ -685,6 +685,98 @@ PEN_TEST(explaining_changes_nothing_and_says_the_same_twice)
     world_finish(&w);
 }
 
+// --- any graph ---------------------------------------------------------------
+
+static uint32_t seed;
+
+static uint32_t draw(uint32_t below)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % below;
+}
+
+// A chain with branches: module i takes from one of the three before it.
+static void random_graph(struct stk_text *t, unsigned modules)
+{
+    static const char *const mems[] = { "HOST", "CUDA_DEVICE", "HOST_PINNED",
+                                        "HOST|CUDA_DEVICE", "DMABUF" };
+    static const char *const formats[] = { "RGB", "NV12", "MONO|RGB", "RGBA",
+                                           "ALL" };
+    static const char *const types[] = { "Work", "CudaWork", "Pass", "Work",
+                                         "Sink" };
+    stk_text_add(t, "{ 'modules': { 's': { 'type': 'Source', 'props': {"
+                    " 'formats': 'RGB' } }");
+    for (unsigned i = 1; i < modules; i++)
+        stk_text_addf(t,
+                      ", 'm%u': { 'type': '%s', 'props': {"
+                      " 'mem': '%s', 'formats': '%s' } }",
+                      i, types[draw(i + 3 < modules ? 4 : 5)], mems[draw(5)],
+                      formats[draw(5)]);
+    stk_text_add(t, " }, 'connections': [ { 'from': 's', 'to': 'm1' }");
+    for (unsigned i = 2; i < modules; i++)
+        stk_text_addf(t, ", { 'from': 'm%u', 'to': 'm%u' }",
+                      i - 1 - draw(i > 3 ? 3 : i - 1), i);
+    stk_text_add(t, " ] }");
+}
+
+// A plan that is the best is not surpassed by one that may do less.
+static void check_alternatives(const struct pen_plan *plan, const json_t *root)
+{
+    size_t i;
+    const json_t *a;
+    json_array_foreach (json_object_get(root, "alternatives"), i, a) {
+        if (!plan->optimal || !json_is_null(json_object_get(a, "refused")) ||
+            !json_is_null(json_object_get(a, "loss_added")) ||
+            !json_is_null(json_object_get(a, "loss_removed")))
+            continue;
+        const double more =
+            json_real_value(json_object_get(a, "more_us_per_frame"));
+        if (more < 0)
+            check_has(string(a, "note"), "it is not taken: ");
+    }
+}
+
+PEN_TEST(any_pair_of_any_graph_can_be_asked_for)
+{
+    enum { GRAPHS = 40, MODULES = 9 };
+    unsigned planned = 0, explained = 0, bridges = 0;
+    for (unsigned g = 0; g < GRAPHS; g++) {
+        struct stk_text t = { 0 };
+        struct world w;
+        seed = g + 1;
+        random_graph(&t, MODULES);
+        world_plan_with(&w, t.data, NULL, NULL);
+        for (uint32_t n = 0; w.plan && n < w.plan->node_count; n++)
+            for (uint32_t k = 0; k < w.plan->node_count; k++) {
+                struct pen_error err = { 0 };
+                char ask[160];
+                snprintf(ask, sizeof(ask), "%s:%s", w.plan->nodes[n].id,
+                         w.plan->nodes[k].id);
+                char *text = pen_plan_explain_json(w.plan, ask, &err);
+                if (!text) {
+                    assert_int_equal(err.status, PEN_E_CONFIG);
+                    check_has(err.text, "no frame goes from");
+                    continue;
+                }
+                json_t *root = json_loads(text, 0, NULL);
+                assert_non_null(root);
+                // The way has one edge more than bridges and modules between.
+                assert_true(count(root, "way") > count(root, "bridges"));
+                check_alternatives(w.plan, root);
+                explained++;
+                bridges += count(root, "bridges") > 0;
+                json_decref(root);
+                pen_free(text);
+            }
+        planned += w.plan != NULL;
+        world_finish(&w);
+        stk_text_finish(&t);
+    }
+    // Most graphs have plans, and there was something to tell.
+    assert_true(planned >= GRAPHS / 2);
+    assert_true(explained > 400 && bridges > 200);
+}
+
 typedef char *explainer(const struct pen_plan *plan, const char *from_to,
                         struct pen_error *err);
 
@@ -761,4 +853,5 @@ PEN_TEST_MAIN(
     PEN_CASE(of_several_ways_the_shortest_is_told),
     PEN_CASE(unknown_sizes_are_reckoned_with_and_said_to_be_so),
     PEN_CASE(explaining_changes_nothing_and_says_the_same_twice),
+    PEN_CASE(any_pair_of_any_graph_can_be_asked_for),
     PEN_CASE(every_allocation_may_fail))

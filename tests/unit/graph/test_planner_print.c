@@ -391,9 +391,9 @@ PEN_TEST(colours_change_nothing_else)
     assert_null(strchr(plain, '\033'));
     // Each memory type has its own, and the legend tells which.
     assert_non_null(strstr(coloured, "colours\033[0m    \033[94mHOST\033[0m"));
-    assert_non_null(strstr(coloured, "\033[36mHOST_PINNED\033[0m  RGB"));
+    assert_non_null(strstr(coloured, "\033[33mHOST_PINNED\033[0m  RGB"));
     assert_non_null(strstr(coloured, "\033[32mCUDA_DEVICE\033[0m  RGB"));
-    assert_non_null(strstr(coloured, "\033[1;35m  +\033[0m"));
+    assert_non_null(strstr(coloured, "\033[1;36m  +\033[0m"));
     // No line leaves the terminal coloured.
     unsigned on = 0, off = 0;
     for (const char *c = coloured; (c = strchr(c, '\033')); c++) {
@@ -798,27 +798,29 @@ static void check_xml(const char *s)
 PEN_TEST(drawings_are_well_formed_whatever_the_names)
 {
     struct world w;
-    world_plan(&w,
-               "{ 'pipeline': { 'name': '<&> \\\" \xc3\xa4' }, 'modules': {"
-               "'a<b>&\\\"\\\\': { 'type': 'Source' },"
-               "'\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
-               "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
-               "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
-               "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
-               "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
-               "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
-               "\xe4\xbd\xa0\xe5\xa5\xbd': { 'type': 'Sink', 'props': {"
-               "'mem': 'CUDA_DEVICE' } } },"
-               "'connections': [ { 'from': 'a<b>&\\\"\\\\', 'to': '\xe4\xbd\xa0"
-               "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
-               "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
-               "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
-               "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
-               "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
-               "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
-               "\xe5\xa5\xbd' } ] }");
+    world_plan(
+        &w,
+        "{ 'pipeline': { 'name': '<&> \\\" \xc3\xa4' }, 'modules': {"
+        "'a<b>&\\\"\\\\\\uffff': { 'type': 'Source' },"
+        "'\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
+        "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
+        "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
+        "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
+        "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
+        "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
+        "\xe4\xbd\xa0\xe5\xa5\xbd': { 'type': 'Sink', 'props': {"
+        "'mem': 'CUDA_DEVICE' } } },"
+        "'connections': [ { 'from': 'a<b>&\\\"\\\\\\uffff', 'to': '\xe4\xbd\xa0"
+        "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
+        "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
+        "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
+        "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
+        "\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd"
+        "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0"
+        "\xe5\xa5\xbd' } ] }");
     char *svg = pen_plan_svg(w.plan);
     check_xml(svg);
+    assert_null(strstr(svg, "\xef\xbf\xbf"));
     // What was cut was cut between characters, after as many as find room.
     char name[256] = "\">";
     unsigned count = 0;
@@ -834,7 +836,8 @@ PEN_TEST(drawings_are_well_formed_whatever_the_names)
             assert_true((c[1] & 0xc0) == 0x80 && (c[2] & 0xc0) == 0x80);
     pen_free(svg);
     char *dot = pen_plan_dot(w.plan);
-    assert_non_null(strstr(dot, "\"a<b>&\\\"\\\\\""));
+    assert_non_null(strstr(dot, "\"a<b>&\\\"\\\\\xef\xbf\xbf\" [label="));
+    assert_non_null(strstr(dot, "label=\"a<b>&amp;\\\"\\\\"));
     pen_free(dot);
     json_decref(json_of(&w));
     world_finish(&w);

@@ -723,6 +723,55 @@ PEN_TEST(what_contradicts_the_plan_is_refused)
     world_finish(&w);
 }
 
+static enum pen_status tells_nothing(const void *params,
+                                     const struct pen_caps *in,
+                                     struct pen_caps *out,
+                                     struct pen_error *err)
+{
+    (void)params;
+    (void)in;
+    (void)err;
+    *out = (struct pen_caps){ .kind = PEN_KIND_RAW_IMAGE };
+    return PEN_OK;
+}
+
+PEN_TEST(a_format_that_nobody_knew_of_must_be_taken)
+{
+    static const struct pen_pin pins[] = {
+        { .name = "output",
+          .help = "Pictures.",
+          .kinds = PEN_KIND_BIT(PEN_KIND_FRAME),
+          .mem = PEN_MEM_BIT(PEN_MEM_HOST) },
+        { 0 },
+    };
+    static struct pen_module_class vague;
+    for (unsigned i = 0; i < WORLD_COUNT; i++)
+        if (strcmp(world_classes[i].name, "Source") == 0)
+            vague = world_classes[i];
+    vague.name = "Vague";
+    vague.outputs = pins;
+    vague.ops.narrow = NULL;
+    vague.ops.negotiate = tells_nothing;
+    world_extra[0] = &vague;
+    struct world w;
+    world_plan(&w, PIPE(MOD("s", "Vague", "") "," MOD("k", "Sink",
+                                                      "'formats': 'MONO|NV12'"),
+                        TO("s", "k")));
+    assert_int_equal(world_edge(&w, "k")->formats, 0);
+    char *before = snapshot(w.plan);
+    struct pen_caps caps = picture(PEN_FMT_RGB, 64, 48);
+    assert_int_equal(settle(&w, "s", &caps), PEN_E_CONFIG);
+    assert_non_null(strstr(w.err.text, "`k.input` takes MONO|NV12, and RGB"));
+    char *after = snapshot(w.plan);
+    assert_string_equal(after, before);
+    caps = picture(PEN_FMT_NV12, 64, 48);
+    assert_int_equal(settle(&w, "s", &caps), PEN_OK);
+    pen_free(before);
+    pen_free(after);
+    world_finish(&w);
+    world_extra[0] = NULL;
+}
+
 PEN_TEST(a_consumer_that_cannot_take_a_size_refuses_it_for_all)
 {
     struct world w;
@@ -768,4 +817,5 @@ PEN_TEST_MAIN(
     PEN_CASE(workspaces_are_planned_for_the_largest_input),
     PEN_CASE(united_caps_hold_both_and_claim_no_more),
     PEN_CASE(what_contradicts_the_plan_is_refused),
+    PEN_CASE(a_format_that_nobody_knew_of_must_be_taken),
     PEN_CASE(a_consumer_that_cannot_take_a_size_refuses_it_for_all))
