@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "graph.h"
@@ -114,6 +115,9 @@ static void unknown_member(struct pen_description *d,
     if (right) {
         snprintf(suggestion, sizeof(suggestion), "\"%s\"", right);
         snprintf(question, sizeof(question), "; did you mean %s?", right);
+    } else {
+        // A key that begins with # is a comment.
+        snprintf(suggestion, sizeof(suggestion), "\"#%.64s\"", key);
     }
     if (members->strict)
         tell(d, PEN_SEVERITY_ERROR, "E003", pointer, suggestion,
@@ -180,7 +184,13 @@ static bool want_object(struct pen_description *d, const char *pointer,
 {
     if (json_is_object(value))
         return true;
-    wrong(d, "E003", pointer, key, "an object", value, "");
+    // Of "settings.cuda" the member is "cuda", of "a module" it has no name.
+    char suggestion[64] = "";
+    const char *dot = strchr(key, '.');
+    if (!strchr(key, ' '))
+        snprintf(suggestion, sizeof(suggestion), "\"%s\": {}",
+                 dot ? dot + 1 : key);
+    wrong(d, "E003", pointer, key, "an object", value, suggestion);
     return false;
 }
 
@@ -190,7 +200,13 @@ static void read_text(struct pen_description *d, const char *pointer,
                       const char *key, const json_t *value, const char **out)
 {
     if (!json_is_string(value)) {
-        wrong(d, "E003", pointer, key, "a string", value, "");
+        char suggestion[96] = "", brief[64];
+        if (json_is_number(value) || json_is_boolean(value)) {
+            stk_json_brief(value, brief, sizeof(brief));
+            snprintf(suggestion, sizeof(suggestion), "\"%s\": \"%s\"", key,
+                     brief);
+        }
+        wrong(d, "E003", pointer, key, "a string", value, suggestion);
         return;
     }
     const char *s =
@@ -199,13 +215,30 @@ static void read_text(struct pen_description *d, const char *pointer,
         *out = s;
 }
 
+// "\"key\": true" for what looks like a truth value, else "".
+static const char *meant_true(const json_t *value, const char *key,
+                              char suggestion[96])
+{
+    const char *s = json_string_value(value);
+    const bool yes = (s && strcasecmp(s, "true") == 0) ||
+                     (json_is_number(value) && json_number_value(value) != 0);
+    const bool no = (s && strcasecmp(s, "false") == 0) ||
+                    (json_is_number(value) && json_number_value(value) == 0);
+    suggestion[0] = 0;
+    if (yes || no)
+        snprintf(suggestion, 96, "\"%s\": %s", key, yes ? "true" : "false");
+    return suggestion;
+}
+
 static void read_flag(struct pen_description *d, const char *pointer,
                       const char *key, const json_t *value, bool *out)
 {
+    char suggestion[96];
     if (json_is_boolean(value))
         *out = json_is_true(value);
     else
-        wrong(d, "E003", pointer, key, "true or false", value, "");
+        wrong(d, "E003", pointer, key, "true or false", value,
+              meant_true(value, key, suggestion));
 }
 
 // An integer of low..high; what is outside is `code`.
@@ -223,7 +256,13 @@ static void read_count(struct pen_description *d, const char *code,
     }
     snprintf(want, sizeof(want), "an integer of %d..%d", low, high);
     if (!json_is_number(value)) {
-        wrong(d, "E003", pointer, key, want, value, "");
+        const char *s = json_string_value(value);
+        const long said = s && *s && !s[strspn(s, "0123456789")] ? atol(s) : -1;
+        if (said >= low && said <= high)
+            snprintf(suggestion, sizeof(suggestion), "\"%s\": %ld", key, said);
+        else
+            suggestion[0] = 0;
+        wrong(d, "E003", pointer, key, want, value, suggestion);
         return;
     }
     const double nearest = n < low ? low : n > high ? high : (double)(int)n;
@@ -334,7 +373,8 @@ static void read_fuse(struct pen_description *d, const char *pointer,
         tell(d, PEN_SEVERITY_ERROR, "E004", pointer, "\"fuse\": false",
              "cuda.fuse is not supported yet");
     else
-        wrong(d, "E003", pointer, "cuda.fuse", "true or false", value, "");
+        wrong(d, "E003", pointer, "cuda.fuse", "true or false", value,
+              "\"fuse\": false");
 }
 
 static void read_max_batch(struct pen_description *d, const char *pointer,
@@ -557,7 +597,7 @@ static void read_type(struct pen_description *d, const char *pointer,
     const char **type = &d->modules[d->module_count].type;
     read_text(d, pointer, "type", value, type);
     if (json_is_string(value) && !json_string_length(value))
-        tell(d, PEN_SEVERITY_ERROR, "E003", pointer, "",
+        tell(d, PEN_SEVERITY_ERROR, "E003", pointer, "\"type\": \"...\"",
              "the type of a module must not be empty");
 }
 
@@ -588,6 +628,14 @@ static const struct members module_members = {
         },
 };
 
+static const char *without_dots(const char *id, char other[96])
+{
+    snprintf(other, 96, "\"%.64s\"", id);
+    for (char *c = other; *c; c++)
+        *c = *c == '.' ? '_' : *c;
+    return other;
+}
+
 static void read_module(struct pen_description *d, const char *pointer,
                         const char *id, const json_t *value)
 {
@@ -596,13 +644,14 @@ static void read_module(struct pen_description *d, const char *pointer,
         .id = keep(d, stk_arena_strdup(&d->arena, id)),
         .pointer = keep(d, stk_arena_strdup(&d->arena, pointer)),
     };
+    char other[96];
     if (!m->id || !m->pointer)
         return;
     if (!*id)
-        tell(d, PEN_SEVERITY_ERROR, "E003", pointer, "",
+        tell(d, PEN_SEVERITY_ERROR, "E003", pointer, "\"id\"",
              "the id of a module must not be empty");
     else if (strchr(id, '.'))
-        tell(d, PEN_SEVERITY_ERROR, "E003", pointer, "",
+        tell(d, PEN_SEVERITY_ERROR, "E003", pointer, without_dots(id, other),
              "the id \"%.64s\" of a module has a dot, at which connections "
              "end the id and begin the pin",
              id);
@@ -664,7 +713,9 @@ static void read_end(struct pen_description *d, const char *pointer,
     if (!*text || dot == text || (dot && !dot[1])) {
         char brief[64];
         stk_json_brief(value, brief, sizeof(brief));
-        tell(d, PEN_SEVERITY_ERROR, "E003", pointer, "",
+        char suggestion[32];
+        snprintf(suggestion, sizeof(suggestion), "\"%s\": \"id\"", key);
+        tell(d, PEN_SEVERITY_ERROR, "E003", pointer, suggestion,
              "%s must be \"id\" or \"id.pin\", not %s", key, brief);
         return;
     }

@@ -143,6 +143,9 @@ size_t stk_props_read(const struct stk_props_job *job, void *params,
                       struct stk_base_params *base_params,
                       const struct pen_description *desc,
                       struct stk_arena *arena, struct pen_issues *issues);
+// Append `, "props": { ... }` with the properties that must be given, for a
+// suggestion; nothing if there are none.
+void stk_props_example(struct stk_text *t, const struct pen_prop *table);
 // Whether `text` is a policy: "stop", "drop", "retry:n".
 bool stk_on_error_valid(const char *text);
 // The table of base properties (offsets into struct stk_base_params).

@@ -218,7 +218,8 @@ static void moves(struct draft *d, unsigned i, bool bridges)
     const int cuda = stk_state_of(STK_HOME_CUDA, i);
     const int dma_host = stk_state_of(STK_HOME_DMA_HOST, i);
     const int dma_cuda = stk_state_of(STK_HOME_DMA_CUDA, i);
-    const bool pinnable = b->key.pinnable & 1u << i;
+    const bool pinnable =
+        (b->key.pinnable & 1u << i) && !(b->key.bans & 1u << OP_UPGRADE);
     if (pinnable)
         add_hop(d, host, pinned, OP_UPGRADE, 0);
     if (!bridges)

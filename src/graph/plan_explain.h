@@ -67,6 +67,7 @@ struct stk_answer {
     const char *note;            // what else differs; ""
     bool known;                  // the time
     int64_t cost_ns, more_ns;
+    int64_t more_once_ns;       // before the first frame
     int64_t bytes, more_bytes;  // copied a frame
     uint32_t bridges, before;   // on the way, then and now
     const char *way;            // these bridges; "" if there are none

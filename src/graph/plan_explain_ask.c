@@ -254,14 +254,18 @@ static void note_order(const struct stk_explain *ex,
                        const struct pen_plan *plan, const struct stk_query *q,
                        const struct stk_answer *a, struct stk_text *t)
 {
+    const int64_t frames = (int64_t)ex->base->frames;
+    const int64_t shared = frames ? a->more_once_ns / frames : 0;
     if (!q->banned || !a->known || a->more_ns >= 0)
         return;
     stk_text_addf(t, "%sit is not taken: %s", t->length ? "; " : "",
                   *a->lost ? "what is lost goes before cost"
                   : transfers(plan) > transfers(ex->base)
                       ? "the fewest transfers to a place go before cost"
-                      : "other rules go before cost, or the optimum is not "
-                        "proven");
+                  : a->more_ns + shared >= 0
+                      ? "what is done once is not worth it for so few frames"
+                      : "the optimum is not proven, or other rules go before "
+                        "cost");
 }
 
 static enum pen_status measure(struct stk_explain *ex,
@@ -276,6 +280,7 @@ static enum pen_status measure(struct stk_explain *ex,
     a->known = plan->unknown == 0 && base->unknown == 0;
     a->cost_ns = plan->cost_ns;
     a->more_ns = plan->cost_ns - base->cost_ns;
+    a->more_once_ns = plan->once_ns - base->once_ns;
     a->bytes = moved(plan);
     a->more_bytes = a->bytes - moved(base);
     compare_losses(ex, plan, a);

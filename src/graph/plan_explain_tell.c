@@ -321,6 +321,12 @@ static void add_difference(struct stk_text *t, const struct stk_answer *a)
                       a->more_bytes < 0 ? "less" : "more");
     else
         stk_text_add(t, ", as much copied");
+    if (!a->more_once_ns)
+        return;
+    stk_plan_cost_text(a->more_once_ns < 0 ? -a->more_once_ns : a->more_once_ns,
+                       text, sizeof(text));
+    stk_text_addf(t, ", %s %s once", text,
+                  a->more_once_ns < 0 ? "less" : "more");
 }
 
 static void tell_what(struct teller *t, const struct stk_answer *a)
@@ -346,7 +352,7 @@ static void tell_answer(struct teller *t, const struct stk_answer *a)
     if (*a->lost)
         line(t, 1, "loses", WORD, a->lost, STK_PAINT_LOSS);
     if (*a->kept)
-        line(t, 1, "keeps", WORD, a->kept, STK_PAINT_NONE);
+        line(t, 1, "spares", WORD, a->kept, STK_PAINT_NONE);
     if (*a->note)
         line(t, 1, "but", WORD, a->note, STK_PAINT_NONE);
 }
@@ -578,6 +584,7 @@ static json_t *answer_json(const struct stk_answer *a)
     o = stk_json_with(o, "refused", text_or_null(a->refused));
     o = stk_json_with(o, "cost_us_per_frame", microseconds(a->cost_ns, known));
     o = stk_json_with(o, "more_us_per_frame", microseconds(a->more_ns, known));
+    o = stk_json_with(o, "more_us_once", microseconds(a->more_once_ns, made));
     o = stk_json_with(o, "copied_bytes_per_frame", or_null(known, a->bytes));
     o = stk_json_with(o, "more_bytes_per_frame", or_null(known, a->more_bytes));
     o = stk_json_with(o, "bridges", made ? stk_json_text(a->way) : json_null());

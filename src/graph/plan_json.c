@@ -292,7 +292,8 @@ static json_t *cost_json(const struct pen_plan *plan)
     c = stk_json_with(c, "d2h_us", micros(known, parts.d2h));
     c = stk_json_with(c, "d2d_us", micros(known, parts.d2d));
     c = stk_json_with(c, "device_us", micros(known, parts.device));
-    return stk_json_with(c, "host_us", micros(known, parts.host));
+    c = stk_json_with(c, "host_us", micros(known, parts.host));
+    return stk_json_with(c, "once_us", micros(true, plan->once_ns));
 }
 
 static json_t *gaps_json(unsigned gaps)

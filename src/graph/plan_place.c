@@ -94,7 +94,6 @@ static void complain(struct stk_planner *p, const struct stk_origin *from,
         wrong_kind(p, from, e);
         return;
     }
-    snprintf(why, sizeof(why), "and no bridge leads from there");
     if (mem) {
         stk_wanted_text(wanted, wants, sizeof(wants));
         stk_mems_text(PEN_MEM_BIT(stk_home_mem(from->home)), gives,
@@ -109,6 +108,8 @@ static void complain(struct stk_planner *p, const struct stk_origin *from,
     } else if (off) {
         code = "E312";
         snprintf(why, sizeof(why), "and auto_bridge is false");
+    } else {
+        snprintf(why, sizeof(why), "and no bridge leads from there");
     }
     stk_planner_error(p, code, e->desc ? e->desc->pointer : "", suggestion,
                       "pin `%s` of `%s` takes %s, `%s.%s` gives %s%s %s",

@@ -285,6 +285,26 @@ static void print_cost(const struct pen_plan *plan, struct stk_cells *c)
     stk_cells_end(c);
 }
 
+// What is there before the first frame, and what of it each frame pays for.
+static void print_once(const struct pen_plan *plan, struct stk_cells *c)
+{
+    char once[32], share[32], text[128];
+    if (plan->once_ns == 0)
+        return;
+    stk_plan_cost_text(plan->once_ns, once, sizeof(once));
+    begin(c, "once");
+    snprintf(text, sizeof(text), "%s before the first frame", once);
+    stk_cells_add(c, text, STK_PAINT_NONE);
+    if (plan->frames > 0 && plan->frames <= INT64_MAX) {
+        stk_plan_cost_text(plan->once_ns / (int64_t)plan->frames, share,
+                           sizeof(share));
+        snprintf(text, sizeof(text), ", %s for each of %" PRIu64, share,
+                 plan->frames);
+        stk_cells_add(c, text, STK_PAINT_NONE);
+    }
+    stk_cells_end(c);
+}
+
 static void print_frames(const struct pen_plan *plan, struct stk_cells *c)
 {
     char text[48];
@@ -461,6 +481,7 @@ static char *print(const struct pen_plan *plan, bool colour)
     ok = ok && print_memory(plan, &t, colour);
     print_transfers(plan, &c);
     print_cost(plan, &c);
+    print_once(plan, &c);
     print_frames(plan, &c);
     print_touches(plan, &c);
     ok = ok && print_unknowns(plan, &c);

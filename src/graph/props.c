@@ -266,12 +266,9 @@ static void convert_i32(const struct pen_prop *row, const json_t *value,
         return;
     }
     if (odd_only && fmod(number, 2) == 0) {
-        const double below = number - 1, above = number + 1;
+        const double above = number + 1;
         complain(c, "E202", "%s is %.0f but must be odd", row->key, number);
-        if (below < low || above > high)
-            suggest(c, "\"%s\": %.0f", row->key, below < low ? above : below);
-        else
-            suggest(c, "\"%s\": %.0f or %.0f", row->key, below, above);
+        suggest(c, "\"%s\": %.0f", row->key, above > high ? number - 1 : above);
         return;
     }
     *out = (int32_t)number;
@@ -410,7 +407,10 @@ static void convert_rational(const struct pen_prop *row, const json_t *value,
                  "%s is %s, which is no ratio of two positive integers",
                  row->key, brief);
     } else if (is_limited(row) && (rate < row->min || rate > row->max)) {
+        char nearest[32];
         out_of_range(c, row, value);
+        stk_number_text(rate < row->min ? row->min : row->max, nearest);
+        suggest(c, "\"%s\": %s", row->key, nearest);
     } else {
         *out = r;
     }
@@ -453,6 +453,24 @@ static void convert_string(const struct pen_prop *row, const json_t *value,
         c->nomem = true;
 }
 
+// Where nothing better is known, what the property is if it is not given.
+static void suggest_default(struct complaint *c, const struct pen_prop *row)
+{
+    char text[64];
+    struct pen_prop at_zero = *row;
+    at_zero.offset = 0;
+    if (!c->code || c->suggestion[0] || (row->flags & PEN_PROP_REQUIRED))
+        return;
+    json_t *value = stk_prop_get_json(&at_zero, &row->def);
+    const size_t length = json_string_length(value);
+    if (value && !json_is_null(value) && length < 40 &&
+        (length || !json_is_string(value))) {
+        stk_json_brief(value, text, sizeof(text));
+        suggest(c, "\"%s\": %s", row->key, text);
+    }
+    json_decref(value);
+}
+
 static void convert(const struct pen_prop *row, const json_t *value,
                     void *params, struct stk_arena *arena, struct complaint *c)
 {
@@ -479,6 +497,7 @@ static void convert(const struct pen_prop *row, const json_t *value,
     case PEN_PROP_END:
         break;
     }
+    suggest_default(c, row);
 }
 
 static void set_default(const struct pen_prop *row, void *params)
@@ -653,6 +672,35 @@ static bool is_idle_elsewhere(const struct stk_props_job *job, const char *key,
     return knows;
 }
 
+// A value that fits, for a suggestion.
+static void example_of(const struct pen_prop *row, char value[80])
+{
+    strcpy(value, "\"...\"");
+    if (row->kind == PEN_PROP_BOOL)
+        strcpy(value, "false");
+    else if (row->kind == PEN_PROP_ENUM && row->choices)
+        snprintf(value, 80, "\"%s\"", row->choices->name);
+    else if (row->kind == PEN_PROP_I32 || row->kind == PEN_PROP_F64)
+        stk_number_text(is_limited(row) ? row->min : 0, value);
+    else if (row->kind == PEN_PROP_RATIONAL)
+        strcpy(value, "30");
+}
+
+void stk_props_example(struct stk_text *t, const struct pen_prop *table)
+{
+    bool any = false;
+    for (; table && table->kind != PEN_PROP_END; table++) {
+        char value[80];
+        if (!(table->flags & PEN_PROP_REQUIRED))
+            continue;
+        example_of(table, value);
+        stk_text_addf(t, "%s\"%s\": %s", any ? ", " : ", \"props\": { ",
+                      table->key, value);
+        any = true;
+    }
+    stk_text_add(t, any ? " }" : "");
+}
+
 static void missing_key(const struct pen_prop *row, const char *type_name,
                         struct complaint *c)
 {
@@ -660,15 +708,8 @@ static void missing_key(const struct pen_prop *row, const char *type_name,
     wanted(row, want);
     complain(c, "E205", "%s needs the property %s: %s", type_name, row->key,
              want);
-    char value[80] = "\"...\"";
-    if (row->kind == PEN_PROP_BOOL)
-        strcpy(value, "false");
-    else if (row->kind == PEN_PROP_ENUM && row->choices)
-        snprintf(value, sizeof(value), "\"%s\"", row->choices->name);
-    else if (row->kind == PEN_PROP_I32 || row->kind == PEN_PROP_F64)
-        stk_number_text(is_limited(row) ? row->min : 0, value);
-    else if (row->kind == PEN_PROP_RATIONAL)
-        strcpy(value, "30");
+    char value[80];
+    example_of(row, value);
     suggest(c, "\"%s\": %s", row->key, value);
 }
 

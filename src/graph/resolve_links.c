@@ -15,7 +15,7 @@ static int compare_id(const void *a, const void *b, void *cookie)
                   d->modules[*(const uint32_t *)b].id);
 }
 
-static int32_t find_module(const struct stk_resolver *r, const char *id)
+int32_t stk_find_module(const struct stk_resolver *r, const char *id)
 {
     uint32_t low = 0, high = r->desc->module_count;
     while (low < high) {
@@ -67,8 +67,8 @@ static void unknown_module(struct stk_resolver *r,
     if (nearest) {
         // Most likely it is the one that was meant: do not also complain that
         // it is not connected.
-        r->seen[find_module(r, nearest)].blamed = true;
-        r->seen[find_module(r, nearest)].mentioned = true;
+        r->seen[stk_find_module(r, nearest)].blamed = true;
+        r->seen[stk_find_module(r, nearest)].mentioned = true;
         suggestion = stk_resolver_note(r, "\"%s\": \"%s%s%s\"", key, nearest,
                                        pin ? "." : "", pin ? pin : "");
     }
@@ -194,8 +194,8 @@ static void resolve_ends(struct stk_resolver *r, uint32_t i)
     struct stk_link *link = &r->links[i];
     *link = (struct stk_link){
         .desc = c,
-        .from = find_module(r, c->from),
-        .to = find_module(r, c->to),
+        .from = stk_find_module(r, c->from),
+        .to = stk_find_module(r, c->to),
         .from_pin = STK_NOBODY,
         .to_pin = STK_NOBODY,
         .from_input = STK_NOBODY,
@@ -232,19 +232,36 @@ static const char *arrow(struct stk_resolver *r,
 static void take_input(struct stk_resolver *r, uint32_t i)
 {
     struct stk_link *link = &r->links[i];
-    const struct stk_node *node = &r->nodes[link->to];
     int32_t *fed_by = &r->seen[link->to].fed_by[link->to_pin];
-    if (*fed_by == STK_NOBODY) {
+    link->second = *fed_by != STK_NOBODY;
+    link->failed |= link->second;
+    if (!link->second)
         *fed_by = (int32_t)i;
-        return;
-    }
-    const struct stk_desc_connection *first = r->links[*fed_by].desc;
+}
+
+// Told when it is known which inputs are left.
+static void tell_second(struct stk_resolver *r, uint32_t i)
+{
+    const struct stk_link *link = &r->links[i];
+    const struct pen_pin *pins = r->nodes[link->to].cls->inputs;
+    const struct stk_desc_connection *first =
+        r->links[r->seen[link->to].fed_by[link->to_pin]].desc;
+    const char *id = stk_resolver_id(r, link->to);
+    int32_t other = STK_NOBODY;
+    if (link->from != STK_NOBODY && link->from_pin != STK_NOBODY)
+        other = stk_free_input(
+            r, link->to,
+            stk_any_output(&r->nodes[link->from], link->from_pin).kinds, 0);
     stk_resolver_error(
-        r, "E305", end_pointer(r, link->desc, "to"), "",
-        "the input %s.%s has two connections; the other is %s (%s)",
-        stk_resolver_id(r, link->to), node->cls->inputs[link->to_pin].name,
-        first->pointer, arrow(r, first));
-    link->failed = true;
+        r, "E305", end_pointer(r, link->desc, "to"),
+        other == STK_NOBODY
+            ? "remove this connection"
+            : stk_resolver_note(r, "\"to\": \"%s.%s\"", id, pins[other].name),
+        "the input %s.%s has two connections; the other is %s (%s)", id,
+        pins[link->to_pin].name, first->pointer, arrow(r, first));
+    // That this one is missing is told with that.
+    if (other != STK_NOBODY)
+        r->seen[link->to].fed_by[other] = (int32_t)i;
 }
 
 static void take_free_output(struct stk_resolver *r, struct stk_link *link)
@@ -288,7 +305,8 @@ static void take_free_input(struct stk_resolver *r, uint32_t i)
         return;
     }
     link->failed = true;
-    stk_resolver_error(r, "E305", end_pointer(r, c, "to"), "",
+    stk_resolver_error(r, "E305", end_pointer(r, c, "to"),
+                       "remove this connection",
                        "all inputs of %s have a connection already: %s", c->to,
                        stk_list_pins(r, r->nodes[link->to].cls->inputs));
 }
@@ -315,6 +333,10 @@ static void resolve_pins(struct stk_resolver *r)
         if (node && node->cls && !c->to_pin && node->inputs > 1 &&
             link->from_input == STK_NOBODY)
             take_free_input(r, i);
+    }
+    for (uint32_t i = 0; i < r->link_count; i++) {
+        if (r->links[i].second)
+            tell_second(r, i);
     }
 }
 
@@ -434,13 +456,18 @@ void stk_check_link(struct stk_resolver *r, const struct stk_link *link)
     const struct pen_module_class *cls = find_converter(r, &out, &in);
     const char *from = stk_resolver_id(r, link->from);
     const char *to = stk_resolver_id(r, link->to);
+    const char *id = stk_repair_id(r, "convert");
+    const char *from_pin = a->cls->outputs[link->from_pin].name;
+    const char *to_pin = b->cls->inputs[link->to_pin].name;
     stk_resolver_error(
         r, "E304", link->desc->pointer,
-        cls ? stk_resolver_note(
-                  r, "\"convert\": { \"type\": \"%s\" } between %s and %s",
-                  cls->name, from, to)
+        cls ? stk_resolver_note(r,
+                                "%s with { \"from\": \"%s.%s\", \"to\": "
+                                "\"%s\" }, { \"from\": \"%s\", \"to\": "
+                                "\"%s.%s\" } instead",
+                                stk_repair_module(r, id, cls), from, from_pin,
+                                id, id, to, to_pin)
             : "",
-        "%s.%s gives %s, %s.%s takes %s", from,
-        a->cls->outputs[link->from_pin].name, stk_list_kinds(r, out.kinds), to,
-        b->cls->inputs[link->to_pin].name, stk_list_kinds(r, in.kinds));
+        "%s.%s gives %s, %s.%s takes %s", from, from_pin,
+        stk_list_kinds(r, out.kinds), to, to_pin, stk_list_kinds(r, in.kinds));
 }

@@ -58,8 +58,54 @@ static const char *folder_of(struct stk_resolver *r, const char *path)
     return folder;
 }
 
+struct names {
+    const char *name[1024];
+    size_t count;
+};
+
+static const char *next_name(const void *cookie, size_t i)
+{
+    const struct names *names = cookie;
+    return i < names->count ? names->name[i] : NULL;
+}
+
+// The file of that folder whose name is nearest, or NULL. With `digits` a name
+// counts as the pattern that fits it and others with the same number of digits.
+static const char *nearest_file(struct stk_resolver *r, const char *folder,
+                                const char *name, bool digits)
+{
+    struct names *names = stk_arena_alloc(&r->scratch, sizeof(*names));
+    DIR *dir = names ? opendir(folder) : NULL;
+    if (!dir)
+        return NULL;
+    const size_t most = sizeof(names->name) / sizeof(names->name[0]);
+    const struct dirent *entry;
+    while (names->count < most && (entry = readdir(dir))) {
+        char *copy = stk_arena_strdup(&r->scratch, entry->d_name);
+        for (char *c = copy; digits && c && *c; c++)
+            *c = *c >= '0' && *c <= '9' ? '?' : *c;
+        if (copy && entry->d_name[0] != '.')
+            names->name[names->count++] = copy;
+    }
+    closedir(dir);
+    return stk_nearest(name, next_name, names);
+}
+
+// `"key": "folder/a????.jpg"` if that is what the files there are called.
+static const char *nearest_pattern(struct stk_resolver *r, const char *key,
+                                   const char *path, const char *folder,
+                                   const char *pattern)
+{
+    const char *right =
+        strchr(pattern, '*') ? NULL : nearest_file(r, folder, pattern, true);
+    return right && strchr(right, '?')
+               ? stk_resolver_note(r, "\"%s\": \"%.*s%s\"", key,
+                                   (int)(pattern - path), path, right)
+               : "";
+}
+
 static void check_pattern(struct stk_resolver *r, const char *pointer,
-                          const char *path)
+                          const char *key, const char *path)
 {
     const char *folder = folder_of(r, path);
     const char *slash = strrchr(path, '/');
@@ -86,39 +132,11 @@ static void check_pattern(struct stk_resolver *r, const char *pointer,
                        strcmp(entry->d_name, "..") == 0 ||
                        !fits_pattern(pattern, entry->d_name)));
     if (!entry)
-        stk_resolver_warning(r, "W600", pointer, "", "no file fits %s%s", path,
+        stk_resolver_warning(r, "W600", pointer,
+                             nearest_pattern(r, key, path, folder, pattern),
+                             "no file fits %s%s", path,
                              strchr(pattern, '*') ? "" : " ('?' is a digit)");
     closedir(dir);
-}
-
-struct names {
-    const char *name[1024];
-    size_t count;
-};
-
-static const char *next_name(const void *cookie, size_t i)
-{
-    const struct names *names = cookie;
-    return i < names->count ? names->name[i] : NULL;
-}
-
-// The file of that folder whose name is nearest, or NULL.
-static const char *nearest_file(struct stk_resolver *r, const char *folder,
-                                const char *name)
-{
-    struct names *names = stk_arena_alloc(&r->scratch, sizeof(*names));
-    DIR *dir = names ? opendir(folder) : NULL;
-    if (!dir)
-        return NULL;
-    const size_t most = sizeof(names->name) / sizeof(names->name[0]);
-    const struct dirent *entry;
-    while (names->count < most && (entry = readdir(dir))) {
-        const char *copy = stk_arena_strdup(&r->scratch, entry->d_name);
-        if (copy && entry->d_name[0] != '.')
-            names->name[names->count++] = copy;
-    }
-    closedir(dir);
-    return stk_nearest(name, next_name, names);
 }
 
 static void missing_file(struct stk_resolver *r, const char *pointer,
@@ -127,8 +145,9 @@ static void missing_file(struct stk_resolver *r, const char *pointer,
     const char *folder = folder_of(r, path);
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
-    const char *nearest =
-        folder && *name && why == ENOENT ? nearest_file(r, folder, name) : NULL;
+    const char *nearest = folder && *name && why == ENOENT
+                              ? nearest_file(r, folder, name, false)
+                              : NULL;
     const char *suggestion =
         nearest ? stk_resolver_note(r, "\"%s\": \"%.*s%s\"", key,
                                     slash ? (int)(slash + 1 - path) : 0, path,
@@ -143,14 +162,17 @@ static void check_read(struct stk_resolver *r, const char *pointer,
 {
     struct stat st;
     if (path[strcspn(path, "?*")] && stat(path, &st) != 0) {
-        check_pattern(r, pointer, path);
+        check_pattern(r, pointer, key, path);
         return;
     }
     if (stat(path, &st) != 0)
         missing_file(r, pointer, key, path, errno);
     else if (S_ISDIR(st.st_mode))
-        stk_resolver_error(r, "E601", pointer, "", "%s is a folder, not a file",
-                           path);
+        stk_resolver_error(
+            r, "E601", pointer,
+            stk_resolver_note(r, "\"%s\": \"%s%s*\"", key, path,
+                              path[strlen(path) - 1] == '/' ? "" : "/"),
+            "%s is a folder, not a file", path);
     else if (faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0)
         stk_resolver_error(r, "E600", pointer, "", "%s cannot be read: %s",
                            path, strerror(errno));

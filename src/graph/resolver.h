@@ -18,6 +18,7 @@ struct stk_seen {
     bool mentioned;                // by any connection
     bool blamed;  // by an error that may explain others: those stay untold
     bool in_cycle;
+    uint32_t round;  // of the last walk that came by
 };
 
 // A connection, and what it forwards beside as further ones.
@@ -29,6 +30,13 @@ struct stk_link {
     // begins where that one does, once that is known.
     int32_t from_input;
     bool failed;
+    bool second;  // into an input that has one already
+};
+
+// The links that leave each module, in their order.
+struct stk_successors {
+    uint32_t *first;  // module -> index into `link`; one more at the end
+    uint32_t *link;
 };
 
 struct stk_resolver {
@@ -43,7 +51,11 @@ struct stk_resolver {
     uint32_t link_count;
     uint32_t *sorted;  // module numbers in the order of their ids
     bool unknown_type;
-    size_t patience;  // comparisons of words that are still worth it
+    size_t patience;  // looks at words and modules that are still worth it
+    // For walks, once all links are known.
+    struct stk_successors next;
+    uint32_t *queue;
+    uint32_t round;
 };
 
 PEN_PRINTF(6, 7)
@@ -63,11 +75,6 @@ static inline const char *stk_resolver_id(const struct stk_resolver *r,
     return r->desc->modules[module].id;
 }
 
-// The links that leave each module, in their order.
-struct stk_successors {
-    uint32_t *first;  // module -> index into `link`; one more at the end
-    uint32_t *link;
-};
 // Whether the link may be used for questions about the whole graph: its ends
 // are known, if perhaps not its pins.
 bool stk_link_joins(const struct stk_link *link);
@@ -98,5 +105,29 @@ struct pen_pin_set stk_any_output(const struct stk_node *node, int32_t pin);
 // or STK_NOBODY. With `formats` those that take one of them come first.
 int32_t stk_free_input(const struct stk_resolver *r, int32_t module,
                        uint32_t kinds, uint32_t formats);
+
+// The number of a module, or STK_NOBODY.
+int32_t stk_find_module(const struct stk_resolver *r, const char *id);
+
+// --- repairs ----------------------------------------------------------------
+
+// "id.pin" of an output that an input without connection could take frames
+// from without closing a cycle; "..." if none is found. One that goes nowhere
+// as yet comes first, unless only sources are wanted.
+const char *stk_repair_source(struct stk_resolver *r, uint32_t module,
+                              uint32_t pin, bool sources_only);
+// Likewise of an input that waits for what the output gives; NULL if none.
+const char *stk_repair_sink(struct stk_resolver *r, uint32_t module,
+                            uint32_t pin);
+// A class with one pin for frames of one of these kinds; one that can do
+// without properties comes first. NULL: none.
+const struct pen_module_class *stk_repair_class(const struct stk_resolver *r,
+                                                enum pen_category category,
+                                                uint32_t kinds);
+// `wish`, or with a number if that is taken.
+const char *stk_repair_id(struct stk_resolver *r, const char *wish);
+// `"id": { "type": ... }` with the properties that it must have.
+const char *stk_repair_module(struct stk_resolver *r, const char *id,
+                              const struct pen_module_class *cls);
 
 #endif  // STK_RESOLVER_H

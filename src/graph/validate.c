@@ -94,24 +94,28 @@ static void tell_cycle(struct stk_resolver *r, const uint32_t *path,
         r->seen[path[i]].in_cycle = true;
     }
     stk_text_add(&text, stk_resolver_id(r, (int32_t)path[0]));
+    const struct stk_desc_connection *c = r->links[closing].desc;
+    const char *repair = stk_resolver_note(
+        r, "remove { \"from\": \"%s%s%s\", \"to\": \"%s%s%s\" }", c->from,
+        c->from_pin ? "." : "", c->from_pin ? c->from_pin : "", c->to,
+        c->to_pin ? "." : "", c->to_pin ? c->to_pin : "");
     if (text.failed)
         stk_issues_fail(r->issues);
     else if (length == 1)
-        stk_resolver_error(r, "E401", r->links[closing].desc->pointer,
-                           "remove this connection",
+        stk_resolver_error(r, "E401", c->pointer, repair,
                            "%s is connected to itself: %s",
                            stk_resolver_id(r, (int32_t)path[0]), text.data);
     else
-        stk_resolver_error(r, "E401", r->links[closing].desc->pointer,
-                           "remove one of the connections of the cycle",
+        stk_resolver_error(r, "E401", c->pointer, repair,
                            "the connections form a cycle: %s", text.data);
     stk_text_finish(&text);
 }
 
 // Walk in depth; a connection to a module that the walk is inside of closes a
 // cycle. Each module is told in one cycle only.
-static void find_cycles(struct stk_resolver *r, const struct stk_successors *s)
+static void find_cycles(struct stk_resolver *r)
 {
+    const struct stk_successors *s = &r->next;
     const uint32_t n = r->desc->module_count;
     enum { WHITE, GREY, BLACK };
     uint8_t *colour = stk_arena_alloc(&r->scratch, n + 1);
@@ -182,11 +186,25 @@ static bool lacks_input(const struct stk_resolver *r, uint32_t i)
     return false;
 }
 
+// What would lead a source there, if the module has an input that is free.
+static const char *missing_source(struct stk_resolver *r, uint32_t i)
+{
+    const struct stk_node *node = &r->nodes[i];
+    for (uint32_t pin = 0; pin < node->inputs; pin++) {
+        if (r->seen[i].fed_by[pin] == STK_NOBODY)
+            return stk_resolver_note(
+                r, "{ \"from\": \"%s\", \"to\": \"%s.%s\" }",
+                stk_repair_source(r, i, pin, true), node->desc->id,
+                node->cls->inputs[pin].name);
+    }
+    return "";
+}
+
 // Modules to which no source leads, by inputs that are all optional. What
 // errors explain already counts as reached.
-static void find_unreached(struct stk_resolver *r,
-                           const struct stk_successors *s)
+static void find_unreached(struct stk_resolver *r)
 {
+    const struct stk_successors *s = &r->next;
     const uint32_t n = r->desc->module_count;
     bool *reached = stk_arena_alloc(&r->scratch, n + 1);
     uint32_t *queue = stk_arena_alloc(&r->scratch, (n + 1) * sizeof(*queue));
@@ -214,10 +232,47 @@ static void find_unreached(struct stk_resolver *r,
     }
     for (uint32_t i = 0; i < n; i++) {
         if (!reached[i] && r->seen[i].mentioned)
-            stk_resolver_warning(
-                r, "W401", r->nodes[i].desc->pointer, "",
-                "no source leads to %s: it never receives a frame",
-                r->nodes[i].desc->id);
+            stk_resolver_warning(r, "W401", r->nodes[i].desc->pointer,
+                                 missing_source(r, i),
+                                 "no source leads to %s: it never receives a "
+                                 "frame",
+                                 r->nodes[i].desc->id);
+    }
+}
+
+// Where an output could go: an input that waits for it, or a new sink.
+static const char *missing_sink(struct stk_resolver *r, uint32_t i)
+{
+    const struct stk_node *node = &r->nodes[i];
+    const char *from =
+        stk_resolver_note(r, "%s.%s", node->desc->id, node->cls->outputs->name);
+    const char *to = stk_repair_sink(r, i, 0);
+    if (to)
+        return stk_resolver_note(r, "{ \"from\": \"%s\", \"to\": \"%s\" }",
+                                 from, to);
+    const struct pen_module_class *cls =
+        stk_repair_class(r, PEN_CATEGORY_SINK, stk_any_output(node, 0).kinds);
+    const char *id = stk_repair_id(r, "sink");
+    return cls ? stk_resolver_note(
+                     r, "%s with { \"from\": \"%s\", \"to\": \"%s\" }",
+                     stk_repair_module(r, id, cls), from, id)
+               : "";
+}
+
+static void check_inputs(struct stk_resolver *r, uint32_t i)
+{
+    const struct stk_node *node = &r->nodes[i];
+    const char *id = node->desc->id;
+    for (uint32_t pin = 0; pin < node->inputs; pin++) {
+        const struct pen_pin *p = &node->cls->inputs[pin];
+        if ((p->flags & PEN_PIN_OPTIONAL) ||
+            r->seen[i].fed_by[pin] != STK_NOBODY)
+            continue;
+        stk_resolver_error(
+            r, "E307", node->desc->pointer,
+            stk_resolver_note(r, "{ \"from\": \"%s\", \"to\": \"%s.%s\" }",
+                              stk_repair_source(r, i, pin, false), id, p->name),
+            "the input %s.%s needs a connection", id, p->name);
     }
 }
 
@@ -226,49 +281,63 @@ static void check_node_links(struct stk_resolver *r, uint32_t i)
     const struct stk_node *node = &r->nodes[i];
     const struct stk_seen *seen = &r->seen[i];
     const char *id = node->desc->id;
+    // Whoever wants none can make the module a comment.
     if (!seen->mentioned && (!node->cls || node->inputs || node->outputs))
-        stk_resolver_warning(r, "W400", node->desc->pointer, "",
+        stk_resolver_warning(r, "W400", node->desc->pointer,
+                             stk_resolver_note(r, "\"#%s\"", id),
                              "%s has no connection", id);
     if (!node->cls || seen->blamed)
         return;
-    for (uint32_t pin = 0; pin < node->inputs; pin++) {
-        const struct pen_pin *p = &node->cls->inputs[pin];
-        if ((p->flags & PEN_PIN_OPTIONAL) || seen->fed_by[pin] != STK_NOBODY)
-            continue;
-        stk_resolver_error(
-            r, "E307", node->desc->pointer,
-            stk_resolver_note(r, "{ \"from\": \"...\", \"to\": \"%s.%s\" }", id,
-                              p->name),
-            "the input %s.%s needs a connection", id, p->name);
-    }
+    check_inputs(r, i);
     bool used = false;
     for (uint32_t pin = 0; pin < node->outputs; pin++)
         used |= seen->used[pin];
     if (node->outputs && !used && (has_fed_input(r, i) || !node->inputs) &&
         seen->mentioned)
-        stk_resolver_warning(r, "W402", node->desc->pointer, "",
+        stk_resolver_warning(r, "W402", node->desc->pointer, missing_sink(r, i),
                              "the output of %s goes nowhere", id);
+}
+
+static void no_source(struct stk_resolver *r)
+{
+    const char *suggestion = "";
+    for (uint32_t i = 0; i < r->desc->module_count && !*suggestion; i++) {
+        const struct stk_node *node = &r->nodes[i];
+        for (uint32_t pin = 0; pin < node->inputs && !*suggestion; pin++) {
+            const struct pen_module_class *cls =
+                stk_repair_class(r, PEN_CATEGORY_SOURCE,
+                                 stk_any_input(node, (int32_t)pin).kinds);
+            if (!cls || r->seen[i].fed_by[pin] != STK_NOBODY)
+                continue;
+            const char *id = stk_repair_id(r, "source");
+            suggestion = stk_resolver_note(
+                r, "%s with { \"from\": \"%s\", \"to\": \"%s.%s\" }",
+                stk_repair_module(r, id, cls), id, node->desc->id,
+                node->cls->inputs[pin].name);
+        }
+    }
+    stk_resolver_error(r, "E400", "/modules", suggestion,
+                       "there is no source: no module makes frames");
 }
 
 static void check_whole(struct stk_resolver *r)
 {
     const uint32_t n = r->desc->module_count;
     bool source = r->unknown_type;
+    r->queue = stk_arena_alloc(&r->scratch, (n + 1) * sizeof(*r->queue));
+    if (!r->queue || !stk_resolver_successors(r, &r->next)) {
+        stk_issues_fail(r->issues);
+        return;
+    }
     for (uint32_t i = 0; i < n; i++) {
         check_node_links(r, i);
         source |= r->nodes[i].cls && is_source(&r->nodes[i]);
     }
     if (!source)
-        stk_resolver_error(r, "E400", "/modules", "",
-                           "there is no source: no module makes frames");
-    struct stk_successors s = { 0 };
-    if (!stk_resolver_successors(r, &s)) {
-        stk_issues_fail(r->issues);
-        return;
-    }
-    find_cycles(r, &s);
+        no_source(r);
+    find_cycles(r);
     if (source)
-        find_unreached(r, &s);
+        find_unreached(r);
 }
 
 // --- the result -------------------------------------------------------------

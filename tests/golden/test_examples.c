@@ -1,7 +1,10 @@
 // Every example is taken by the schema of the built-in classes and by the
-// reader; what is not built in is not an example.
+// reader; what is not built in is not an example. Every example runs, and holds
+// the memory that was planned.
 
 #include <dirent.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include <penstock/penstock.h>
 
@@ -77,6 +80,108 @@ PEN_TEST(schema_and_reader_take_every_example)
     pen_registry_destroy(&registry);
 }
 
+static void must(enum pen_status st, const struct pen_error *err,
+                 const char *what)
+{
+    if (st != PEN_OK)
+        fail_msg("%s: %s: %s: %s", what, pen_status_name(st), err->where,
+                 err->text);
+}
+
+// Runs a description, which it frees, to the end.
+static struct pen_stats run(const struct pen_registry *registry,
+                            struct pen_description *desc, const char *what)
+{
+    struct pen_error err = { 0 };
+    struct pen_pipeline *pipeline = NULL;
+    struct pen_stats stats;
+    const struct pen_pipeline_params params = {
+        .device = { .selector = pen_test_device(),
+                    .emulator = pen_test_emulator() },
+        .leaks_fatal = true,
+    };
+    must(pen_pipeline_create(desc, registry, &params, &pipeline, NULL, &err),
+         &err, what);
+    must(pen_pipeline_start(pipeline, &err), &err, what);
+    must(pen_pipeline_wait(pipeline, -1, &err), &err, what);
+    pen_pipeline_stats(pipeline, &stats);
+    pen_pipeline_destroy(&pipeline);
+    pen_description_destroy(&desc);
+    return stats;
+}
+
+// Photos where the examples look for them.
+static void make_photos(const struct pen_registry *registry)
+{
+    static const char text[] =
+        "{ \"modules\": {"
+        "\"source\": { \"type\": \"TestSignalGenerator\", \"props\":"
+        " { \"width\": 320, \"height\": 240, \"maxFrames\": 12 } },"
+        "\"encoder\": { \"type\": \"ImageEncoderCV\" },"
+        "\"writer\": { \"type\": \"FileWriterModule\", \"props\": {"
+        " \"strFullFileNameWithPattern\": \"out/photos/????.jpg\" } } },"
+        "\"connections\": ["
+        "{ \"from\": \"source\", \"to\": \"encoder\" },"
+        "{ \"from\": \"encoder\", \"to\": \"writer\" } ] }";
+    struct pen_error err = { 0 };
+    struct pen_issues *issues = pen_issues_create();
+    struct pen_description *desc = NULL;
+    must(pen_description_parse(text, strlen(text), "photos", &desc, issues,
+                               &err),
+         &err, "photos");
+    run(registry, desc, "photos");
+    pen_issues_destroy(&issues);
+}
+
+static void compare_memory(const struct pen_stats *s, const char *name)
+{
+    for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
+        const uint64_t planned = s->memory[m].planned_peak;
+        const uint64_t peak = s->memory[m].peak;
+        if (peak > planned || peak < planned - planned / 10)
+            fail_msg("%s: of %s %llu bytes were planned, the peak was %llu",
+                     name, pen_mem_name((enum pen_mem_type)m),
+                     (unsigned long long)planned, (unsigned long long)peak);
+    }
+}
+
+static int is_pipeline(const struct dirent *entry)
+{
+    const size_t n = strlen(entry->d_name);
+    return n > 5 && strcmp(entry->d_name + n - 5, ".json") == 0;
+}
+
+// In the order of their names: some read what others wrote.
+PEN_TEST(every_example_runs_in_the_memory_that_was_planned)
+{
+    char folder[1024];
+    snprintf(folder, sizeof(folder), "%s/examples", pen_test_source());
+    struct pen_error err = { 0 };
+    struct pen_registry *registry = NULL;
+    must(pen_registry_create(&registry, &err), &err, "registry");
+    assert_int_equal(chdir(pen_test_folder()), 0);
+    make_photos(registry);
+    struct dirent **files;
+    const int count = scandir(folder, &files, is_pipeline, alphasort);
+    assert_true(count >= 8);
+    for (int i = 0; i < count; i++) {
+        char path[2048];
+        snprintf(path, sizeof(path), "%s/%s", folder, files[i]->d_name);
+        struct pen_issues *issues = pen_issues_create();
+        struct pen_description *desc = NULL;
+        must(pen_description_load(path, &desc, issues, &err), &err, path);
+        const struct pen_stats s = run(registry, desc, path);
+        assert_true(s.frames > 0);
+        assert_int_equal(s.errors, 0);
+        compare_memory(&s, files[i]->d_name);
+        pen_issues_destroy(&issues);
+        free(files[i]);
+    }
+    free(files);
+    assert_int_equal(chdir("/"), 0);
+    pen_registry_destroy(&registry);
+}
+
 PEN_TEST(every_built_in_class_is_described)
 {
     struct pen_error err = { 0 };
@@ -101,4 +206,5 @@ PEN_TEST(every_built_in_class_is_described)
 }
 
 PEN_TEST_MAIN(PEN_CASE(schema_and_reader_take_every_example),
+              PEN_CASE(every_example_runs_in_the_memory_that_was_planned),
               PEN_CASE(every_built_in_class_is_described))

@@ -145,7 +145,7 @@ PEN_TEST(settings_that_are_not_accepted_say_what_is)
                "cuda.max_batch above 1 is not supported yet",
                "\"max_batch\": 1");
     expect_one(SETTINGS("\"cuda\":[]"), "E003", "/settings/cuda",
-               "settings.cuda must be an object, not an array", "");
+               "settings.cuda must be an object, not an array", "\"cuda\": {}");
     expect_one(SETTINGS("\"queueSize\":0"), "E004", "/settings/queueSize",
                "queue_depth must be an integer of 1..65536, not the number 0",
                "\"queue_depth\": 1");
@@ -157,7 +157,7 @@ PEN_TEST(settings_that_are_not_accepted_say_what_is)
                "/settings/queue_depth",
                "queue_depth must be an integer of 1..65536, not the string "
                "\"4\"",
-               "");
+               "\"queue_depth\": 4");
     expect_one(SETTINGS("\"queueSize\":3,\"queue_size\":3"), "E003",
                "/settings/queue_size",
                "settings has queue_depth in two spellings",
@@ -193,6 +193,34 @@ PEN_TEST(settings_that_are_not_accepted_say_what_is)
                "\"cuda_device\"");
 }
 
+PEN_TEST(values_of_a_wrong_type_are_told_as_what_was_meant)
+{
+    expect_one(SETTINGS("\"auto_bridge\":\"TRUE\""), "E003",
+               "/settings/auto_bridge",
+               "auto_bridge must be true or false, not the string \"TRUE\"",
+               "\"auto_bridge\": true");
+    expect_one(SETTINGS("\"auto_bridge\":0"), "E003", "/settings/auto_bridge",
+               "auto_bridge must be true or false, not the number 0",
+               "\"auto_bridge\": false");
+    expect_one(
+        SETTINGS("\"auto_bridge\":\"maybe\""), "E003", "/settings/auto_bridge",
+        "auto_bridge must be true or false, not the string \"maybe\"", "");
+    expect_one("{\"pipeline\":{\"name\":7}," MODULES "}", "E003",
+               "/pipeline/name", "name must be a string, not the number 7",
+               "\"name\": \"7\"");
+    expect_one(SETTINGS("\"queue_depth\":\"9999999\""), "E003",
+               "/settings/queue_depth",
+               "queue_depth must be an integer of 1..65536, not the string "
+               "\"9999999\"",
+               "");
+    struct checked c = check_text(
+        "{\"modules\":{\"a.b\":{\"type\":\"TestSignal\",\"props\":{" SIZE
+        "}},\"k\":{\"type\":\"StatSink\"}},\"connections\":[]}");
+    const struct pen_issue *is = issue_of(c.issues, "E003");
+    assert_string_equal(is->suggestion, "\"a_b\"");
+    finish(&c);
+}
+
 PEN_TEST(unknown_keys_warn_at_top_in_settings_and_in_modules)
 {
     expect_one("{\"setings\":{}," MODULES "}", "W001", "/setings",
@@ -200,7 +228,7 @@ PEN_TEST(unknown_keys_warn_at_top_in_settings_and_in_modules)
                "settings?",
                "\"settings\"");
     expect_one("{\"extra\":1," MODULES "}", "W001", "/extra",
-               "the file has no key extra, it is ignored", "");
+               "the file has no key extra, it is ignored", "\"#extra\"");
     expect_one("{\"pipeline\":{\"queue_size\":3}," MODULES "}", "W001",
                "/pipeline/queue_size",
                "pipeline has no key queue_size, it is ignored; did you mean "
@@ -484,6 +512,7 @@ PEN_TEST_MAIN(PEN_CASE(a_file_that_says_nothing_has_defaults),
               PEN_CASE(modules_and_connections_keep_the_order_of_the_file),
               PEN_CASE(settings_are_read_in_both_spellings),
               PEN_CASE(settings_that_are_not_accepted_say_what_is),
+              PEN_CASE(values_of_a_wrong_type_are_told_as_what_was_meant),
               PEN_CASE(unknown_keys_warn_at_top_in_settings_and_in_modules),
               PEN_CASE(comments_are_no_keys_anywhere),
               PEN_CASE(shape_errors_are_told_in_one_pass_with_the_rest),

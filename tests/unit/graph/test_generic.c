@@ -391,7 +391,8 @@ PEN_TEST(if_none_fits_the_errors_of_the_nearest_are_told)
     // Two mistakes for one class and one for the other: those of the other.
     expect_error("Resize", "\"width\":13,\"kind\":\"square\"", "E203",
                  "/modules/m/props/kind",
-                 "kind: \"square\" is not one of smooth, sharp", "");
+                 "kind: \"square\" is not one of smooth, sharp",
+                 "\"kind\": \"smooth\"");
     expect_error("Resize", "\"width\":13", "E202", "/modules/m/props/width",
                  "13 is no width", "\"width\": 14");
     struct checked c =
@@ -462,7 +463,8 @@ PEN_TEST(the_backend_overrides_the_choice)
                  "\"backend\": \"cuda\"");
     expect_error("Resize", "\"width\":64,\"backend\":1", "E201",
                  "/modules/m/props/backend",
-                 "backend takes one of auto, cpu, cuda, not the number 1", "");
+                 "backend takes one of auto, cpu, cuda, not the number 1",
+                 "\"backend\": \"auto\"");
 }
 
 PEN_TEST(a_backend_that_is_not_to_be_had_is_an_error)

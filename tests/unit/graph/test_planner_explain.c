@@ -34,7 +34,7 @@ static const struct pen_prop fixed_cuda_props[] = {
 
 static const struct pen_module_class fixed_host = {
     WORLD_CLASS("FixedHost", TRANSFORM),
-    WORLD_TAGS("function:fixed", "backend:cpu"),
+    WORLD_TAGS("function:blur", "backend:cpu"),
     .inputs = fixed_host_in,
     .outputs = fixed_host_out,
     .props = fixed_props,
@@ -42,7 +42,7 @@ static const struct pen_module_class fixed_host = {
 };
 static const struct pen_module_class fixed_cuda = {
     WORLD_CLASS("FixedCuda", TRANSFORM),
-    WORLD_TAGS("function:fixed", "backend:cuda"),
+    WORLD_TAGS("function:blur", "backend:cuda"),
     .flags = PEN_CLASS_CUDA,
     .inputs = fixed_cuda_in,
     .outputs = fixed_cuda_out,
@@ -387,6 +387,110 @@ PEN_TEST(a_staged_upload_names_the_budget_that_avoids_it)
         pen_plan_destroy(&plan);
     }
     json_decref(root);
+    world_finish(&w);
+}
+
+// --- the next best -----------------------------------------------------------
+
+#define CONVERTED(modules, connections)                                        \
+    "{ 'modules': {"                                                           \
+    "  's': { 'type': 'Source', 'props': { 'formats': 'NV12' } }," modules     \
+    "  'k': { 'type': 'Sink', 'props': {"                                      \
+    "         'mem': 'CUDA_DEVICE', 'formats': 'RGB' } } },"                   \
+    " 'connections': [ " connections " ] }"
+
+PEN_TEST(without_a_step_the_plan_is_the_next_best_one)
+{
+    struct world w, other;
+    world_plan(&w, CONVERTED("", "{ 'from': 's', 'to': 'k' }"));
+    json_t *root = explain(&w, "s:k");
+    assert_string_equal(string(item(root, "bridges", 1), "does"),
+                        "converts to RGB, on the device");
+    // On the host in front of the upload, as if the file said so.
+    world_plan(&other, CONVERTED("'c': { 'type': 'HostConvert', 'props': {"
+                                 "         'imageType': 'RGB' } },",
+                                 "{ 'from': 's', 'to': 'c' },"
+                                 "{ 'from': 'c', 'to': 'k' }"));
+    const json_t *a = answer(root, "alternatives", "step", "convert_on_device");
+    assert_string_equal(string(a, "module"), "s");
+    assert_string_equal(string(a, "bridges"),
+                        "HostConvert imageType=\"RGB\" -> CudaMemCopy "
+                        "kind=\"HostToDevice\"");
+    check_numbers(a, w.plan, other.plan);
+    world_finish(&other);
+    // What cannot be done without.
+    a = answer(root, "alternatives", "step", "to_device");
+    check_has(string(a, "refused"),
+              "takes CUDA_DEVICE, `s.output` gives HOST, and no bridge leads");
+    assert_true(json_is_null(json_object_get(a, "cost_us_per_frame")));
+    json_decref(root);
+    char *text = explain_text(&w, "s:k");
+    check_has(text, "without conversions on the device behind `s.output`");
+    check_has(text, "no plan:");
+    pen_free(text);
+    world_finish(&w);
+}
+
+#define BLURRED(type)                                                          \
+    "{ 'modules': {"                                                           \
+    "  's': { 'type': 'Source' }, 'b': { 'type': '" type "' },"                \
+    "  'k': { 'type': 'Sink' } },"                                             \
+    " 'connections': [ { 'from': 's', 'to': 'b' },"                            \
+    "                  { 'from': 'b', 'to': 'k' } ] }"
+
+PEN_TEST(of_a_generic_type_the_other_class_is_priced)
+{
+    struct world w, other;
+    plan_with(&w, BLURRED("Blur"), &fixed_host, &fixed_cuda);
+    const bool host = world_node(&w, "b")->cls == &fixed_host;
+    if (host)
+        plan_with(&other, BLURRED("FixedCuda"), &fixed_host, &fixed_cuda);
+    else
+        plan_with(&other, BLURRED("FixedHost"), &fixed_host, &fixed_cuda);
+    json_t *root = explain(&w, "s:b");
+    const json_t *choice = item(root, "choices", 0);
+    assert_string_equal(string(choice, "module"), "b");
+    assert_string_equal(string(choice, "class"),
+                        host ? "FixedHost" : "FixedCuda");
+    assert_string_equal(string(choice, "why"), world_node(&w, "b")->choice);
+    const json_t *a =
+        answer(root, "alternatives", "class", host ? "FixedHost" : "FixedCuda");
+    assert_string_equal(string(a, "module"), "b");
+    check_numbers(a, w.plan, other.plan);
+    // The device is not had for nothing.
+    const double once =
+        json_real_value(json_object_get(a, "more_us_once")) * 1000;
+    assert_int_equal((int64_t)(once + (once < 0 ? -0.5 : 0.5)),
+                     other.plan->once_ns - w.plan->once_ns);
+    assert_true(once != 0);
+    json_decref(root);
+    char *text = explain_text(&w, "s:b");
+    check_has(text, "`b` (Blur) as another class than Fixed");
+    check_has(text, "once");
+    pen_free(text);
+    world_finish(&other);
+    world_finish(&w);
+}
+
+#define UPLOADED(settings)                                                     \
+    "{ 'settings': { " settings " }, 'modules': {"                             \
+    "  's': { 'type': 'Source' },"                                             \
+    "  'k': { 'type': 'Sink', 'props': { 'mem': 'CUDA_DEVICE' } } },"          \
+    " 'connections': [ { 'from': 's', 'to': 'k' } ] }"
+
+PEN_TEST(without_a_pinned_pool_there_is_a_copy_on_the_host)
+{
+    struct world w, other;
+    world_plan(&w, UPLOADED(""));
+    world_plan(&other, UPLOADED("'pinned_limit': 'stage',"
+                                "'budget': { 'host_pinned': '20KiB' }"));
+    assert_int_equal(other.plan->h2h_per_frame, 1);
+    json_t *root = explain(&w, "s:k");
+    const json_t *a = answer(root, "alternatives", "step", "pinned_pool");
+    check_has(string(a, "bridges"), "MemTypeConversion");
+    check_numbers(a, w.plan, other.plan);
+    json_decref(root);
+    world_finish(&other);
     world_finish(&w);
 }
 
@@ -842,6 +946,9 @@ PEN_TEST_MAIN(
     PEN_CASE(who_shares_a_bridge_is_named),
     PEN_CASE(a_mapped_dmabuf_is_no_copy),
     PEN_CASE(a_staged_upload_names_the_budget_that_avoids_it),
+    PEN_CASE(without_a_step_the_plan_is_the_next_best_one),
+    PEN_CASE(of_a_generic_type_the_other_class_is_priced),
+    PEN_CASE(without_a_pinned_pool_there_is_a_copy_on_the_host),
     PEN_CASE(the_twin_on_the_other_side_is_found_by_its_tags),
     PEN_CASE(a_twin_that_does_not_help_is_told_as_such),
     PEN_CASE(a_property_is_found_where_the_frames_are_made),

@@ -109,7 +109,7 @@ PEN_TEST(json_has_the_promised_keys_and_no_others)
                "host host_pinned cuda_device dmabuf host_together "
                "h2d_per_frame d2h_per_frame");
     check_keys(json_object_get(root, "cost"),
-               "h2d_us d2h_us d2d_us device_us host_us");
+               "h2d_us d2h_us d2d_us device_us host_us once_us");
     check_keys(json_object_get(root, "touches"), "paths hosts devices");
     check_finite(root);
     assert_int_equal(json_array_size(json_object_get(root, "modules")),
@@ -504,10 +504,37 @@ PEN_TEST(the_cost_is_told_by_what_does_the_work)
     const char *key;
     json_t *value;
     json_object_foreach ((json_t *)us, key, value)
-        sum += json_real_value(value);
+        sum += strcmp(key, "once_us") ? json_real_value(value) : 0;
     assert_true(fabs(sum - json_real_value(json_object_get(
                                root, "cost_us_per_frame"))) < 1e-6);
     json_decref(root);
+    world_finish(&w);
+}
+
+PEN_TEST(what_is_done_once_is_told_beside_the_cost)
+{
+    struct world w;
+    const struct pen_plan_params params = { .frames = 4 };
+    world_plan_with(&w, fan, &params, NULL);
+    assert_int_equal(w.status, PEN_OK);
+    w.plan->once_ns = 6000000;
+    char *text = pen_plan_text(w.plan);
+    assert_non_null(strstr(text, "\nonce       6.00 ms before the first frame, "
+                                 "1.50 ms for each of 4\n"));
+    pen_free(text);
+    json_t *root = json_of(&w);
+    assert_true(json_real_value(json_object_get(json_object_get(root, "cost"),
+                                                "once_us")) == 6000);
+    json_decref(root);
+    w.plan->frames = 0;
+    text = pen_plan_text(w.plan);
+    assert_non_null(
+        strstr(text, "\nonce       6.00 ms before the first frame\n"));
+    pen_free(text);
+    w.plan->once_ns = 0;
+    text = pen_plan_text(w.plan);
+    assert_null(strstr(text, "\nonce "));
+    pen_free(text);
     world_finish(&w);
 }
 
@@ -1047,6 +1074,7 @@ PEN_TEST_MAIN(
     PEN_CASE(what_modules_hold_adds_up_to_the_peaks),
     PEN_CASE(the_budget_stands_beside_the_memory),
     PEN_CASE(the_cost_is_told_by_what_does_the_work),
+    PEN_CASE(what_is_done_once_is_told_beside_the_cost),
     PEN_CASE(what_is_unknown_is_listed_where_it_begins),
     PEN_CASE(of_what_is_partly_known_the_known_part_is_told),
     PEN_CASE(what_is_known_is_not_listed),

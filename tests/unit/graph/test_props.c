@@ -128,9 +128,9 @@ PEN_TEST(out_of_range_names_the_range_and_the_nearest)
     expect_one(BLUR("\"kernelSize\":1e30"), "E202", at,
                "kernelSize is 1e+30, outside 3..31 px", "\"kernelSize\": 31");
     expect_one(BLUR("\"kernelSize\":16"), "E202", at,
-               "kernelSize is 16 but must be odd", "\"kernelSize\": 15 or 17");
+               "kernelSize is 16 but must be odd", "\"kernelSize\": 17");
     expect_one(BLUR("\"kernelSize\":4"), "E202", at,
-               "kernelSize is 4 but must be odd", "\"kernelSize\": 3 or 5");
+               "kernelSize is 4 but must be odd", "\"kernelSize\": 5");
     expect_one(BLUR("\"sigma\":0.05"), "E202", "/modules/m/props/sigma",
                "sigma is 0.05, outside 0.1..20", "\"sigma\": 0.1");
     expect_one(BLUR("\"queue\":70000"), "E202", "/modules/m/props/queue",
@@ -154,23 +154,28 @@ PEN_TEST(a_wrong_type_names_both_types)
                "kernelSize takes an integer, not the string \"15\"",
                "\"kernelSize\": 15");
     expect_one(BLUR("\"kernelSize\":\"big\""), "E201", at,
-               "kernelSize takes an integer, not the string \"big\"", "");
+               "kernelSize takes an integer, not the string \"big\"",
+               "\"kernelSize\": 11");
     // What would not be taken is not proposed.
     expect_one(BLUR("\"kernelSize\":\"1000\""), "E201", at,
-               "kernelSize takes an integer, not the string \"1000\"", "");
+               "kernelSize takes an integer, not the string \"1000\"",
+               "\"kernelSize\": 11");
     expect_one(BLUR("\"kernelSize\":15.5"), "E201", at,
                "kernelSize takes an integer, not the number 15.5",
                "\"kernelSize\": 16");
     expect_one(BLUR("\"kernelSize\":true"), "E201", at,
-               "kernelSize takes an integer, not true", "");
+               "kernelSize takes an integer, not true", "\"kernelSize\": 11");
     expect_one(BLUR("\"kernelSize\":null"), "E201", at,
-               "kernelSize takes an integer, not null", "");
+               "kernelSize takes an integer, not null", "\"kernelSize\": 11");
     expect_one(BLUR("\"kernelSize\":[3]"), "E201", at,
-               "kernelSize takes an integer, not an array", "");
+               "kernelSize takes an integer, not an array",
+               "\"kernelSize\": 11");
     expect_one(BLUR("\"kernelSize\":{\"a\":1}"), "E201", at,
-               "kernelSize takes an integer, not an object", "");
+               "kernelSize takes an integer, not an object",
+               "\"kernelSize\": 11");
     expect_one(BLUR("\"sigma\":\"wide\""), "E201", "/modules/m/props/sigma",
-               "sigma takes a number, not the string \"wide\"", "");
+               "sigma takes a number, not the string \"wide\"",
+               "\"sigma\": 1.5");
     expect_one(SIGNAL_TO_SINK(SIZE ",\"loop\":1"), "E201",
                "/modules/s/props/loop",
                "loop takes true or false, not the number 1", "\"loop\": true");
@@ -180,7 +185,8 @@ PEN_TEST(a_wrong_type_names_both_types)
                "\"loop\": false");
     expect_one(SIGNAL_TO_SINK(SIZE ",\"pattern\":1"), "E201",
                "/modules/s/props/pattern",
-               "pattern takes one of GRADIENT, GRID, not the number 1", "");
+               "pattern takes one of GRADIENT, GRID, not the number 1",
+               "\"pattern\": \"GRADIENT\"");
     expect_one(SIGNAL_TO_SINK(SIZE ",\"onError\":5"), "E201",
                "/modules/s/props/onError",
                "onError takes a string, not the number 5",
@@ -199,7 +205,8 @@ PEN_TEST(a_wrong_choice_lists_the_choices)
                "\"pattern\": \"GRID\"");
     expect_one(SIGNAL_TO_SINK(SIZE ",\"pattern\":\"bars\""), "E203",
                "/modules/s/props/pattern",
-               "pattern: \"bars\" is not one of GRADIENT, GRID", "");
+               "pattern: \"bars\" is not one of GRADIENT, GRID",
+               "\"pattern\": \"GRADIENT\"");
     static const char *const bad[] = { "retry",    "retry:",  "retry:0",
                                        "retry:-1", "retry:x", "retry:99999",
                                        "retry:1x", "Stop",    "" };

@@ -201,12 +201,15 @@ PEN_TEST(a_tap_chooses_among_inputs_by_what_they_take)
                 C("s", "d") "," C("d", "o") "," F("d.input", "o") "," C(
                     "t", "o.mask") "," C("o", "k")),
         "s.0->d.0 d.0->o.2 s.0->o.1 t.0->o.0 o.0->k.0 ");
-    expect_issue(FILE_OF(S("s") "," M("d", "Detector") "," M(
-                             "h", "H264Sink") "," M("v", "H264Sink"),
-                         C("s", "d") "," C("d", "h") "," F("d.input", "v")),
-                 "E304", "/connections/2",
-                 "s.output gives RawImage, v.input takes H264Data",
-                 "\"convert\": { \"type\": \"Detector\" } between s and v");
+    expect_issue(
+        FILE_OF(S("s") "," M("d", "Detector") "," M("h", "H264Sink") "," M(
+                    "v", "H264Sink"),
+                C("s", "d") "," C("d", "h") "," F("d.input", "v")),
+        "E304", "/connections/2",
+        "s.output gives RawImage, v.input takes H264Data",
+        "\"convert\": { \"type\": \"Detector\" } with { \"from\": "
+        "\"s.output\", \"to\": \"convert\" }, { \"from\": \"convert\", "
+        "\"to\": \"v.input\" } instead");
 }
 
 PEN_TEST(what_finds_no_input_is_an_error_that_names_what_is_free)
@@ -288,7 +291,7 @@ PEN_TEST(a_cycle_is_told_and_nothing_that_it_hides)
         FILE_OF(S("s") "," M("a", "Merge") "," M("b", "Merge") "," K("k"),
                 C("s", "a") "," F("a", "b") "," C("b", "a") "," C("b", "k")),
         "E401", "/connections/2", "the connections form a cycle: a -> b -> a",
-        "remove one of the connections of the cycle");
+        "remove { \"from\": \"b\", \"to\": \"a\" }");
     struct checked c = check_file(FILE_OF(
         S("s") "," M("a", "Merge") "," M("b", "Merge") "," K("k") "," K("l"),
         C("s", "a") "," C("a", "b") "," C("b", "a") "," C("b", "k") "," F(

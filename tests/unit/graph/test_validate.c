@@ -79,7 +79,9 @@ PEN_TEST(narrow_decides_what_a_pin_gives)
                 C("r", "b") "," C("b", "k")),
         "E304", "/connections/0",
         "r.output gives EncodedImage, b.input takes RawImage",
-        "\"convert\": { \"type\": \"ImageDecoder\" } between r and b");
+        "\"convert\": { \"type\": \"ImageDecoder\" } with { \"from\": "
+        "\"r.output\", \"to\": \"convert\" }, { \"from\": \"convert\", "
+        "\"to\": \"b.input\" } instead");
 }
 
 PEN_TEST(kinds_that_do_not_meet_are_refused)
@@ -173,12 +175,13 @@ PEN_TEST(two_connections_into_one_input_are_refused)
                "E305", "/connections/1/to",
                "the input k.input has two connections; the other is "
                "/connections/0 (s -> k)",
-               "");
+               "remove this connection");
     expect_one(
         FILE_OF(S("s") "," M("m", "Merge") "," K("k"),
                 C("s", "m") "," C("s", "m") "," C("s", "m") "," C("m", "k")),
         "E305", "/connections/2/to",
-        "all inputs of m have a connection already: input_1, input_2", "");
+        "all inputs of m have a connection already: input_1, input_2",
+        "remove this connection");
 }
 
 PEN_TEST(a_bare_id_takes_the_first_free_pin_whatever_the_order)
@@ -245,7 +248,7 @@ PEN_TEST(required_inputs_must_be_connected)
     expect_one(FILE_OF(S("s") "," M("m", "Merge") "," K("k"),
                        C("s", "m") "," C("m", "k")),
                "E307", "/modules/m", "the input m.input_2 needs a connection",
-               "{ \"from\": \"...\", \"to\": \"m.input_2\" }");
+               "{ \"from\": \"s.output\", \"to\": \"m.input_2\" }");
     // An optional one need not: but then a source must lead there otherwise.
     struct checked c = expect_none(FILE_OF(
         S("s") "," M("v", "Valve") "," K("k"), C("s", "v") "," C("v", "k")));
@@ -259,8 +262,11 @@ PEN_TEST(a_missing_source_and_missing_modules_are_errors)
     expect_one("{\"modules\":{\"#off\":{}}}", "E402", "/modules",
                "there are no modules",
                "\"modules\": { \"id\": { \"type\": \"...\" } }");
-    expect_one(FILE_OF(M("v", "Valve") "," K("k"), C("v", "k")), "E400",
-               "/modules", "there is no source: no module makes frames", "");
+    expect_one(
+        FILE_OF(M("v", "Valve") "," K("k"), C("v", "k")), "E400", "/modules",
+        "there is no source: no module makes frames",
+        "\"source\": { \"type\": \"FileReader\", \"props\": { \"path\": "
+        "\"...\" } } with { \"from\": \"source\", \"to\": \"v.input\" }");
 }
 
 PEN_TEST(a_cycle_is_named_whole)
@@ -271,11 +277,11 @@ PEN_TEST(a_cycle_is_named_whole)
                     "b", "m") "," C("b", "k")),
         "E401", "/connections/3",
         "the connections form a cycle: m -> a -> b -> m",
-        "remove one of the connections of the cycle");
+        "remove { \"from\": \"b\", \"to\": \"m\" }");
     expect_one(FILE_OF(S("s") "," M("m", "Merge") "," K("k"),
                        C("s", "m") "," C("m", "m") "," C("m", "k")),
                "E401", "/connections/1", "m is connected to itself: m -> m",
-               "remove this connection");
+               "remove { \"from\": \"m\", \"to\": \"m\" }");
     // Two cycles apart are two errors.
     struct checked c = check_text(
         FILE_OF(S("s") "," K("k") "," B("a") "," B("b") "," B("c") "," B("d"),
@@ -292,7 +298,7 @@ PEN_TEST(a_cycle_is_named_whole)
 PEN_TEST(modules_without_use_are_warned_of)
 {
     expect_one(FILE_OF(S("s") "," K("k") "," S("t"), C("s", "k")), "W400",
-               "/modules/t", "t has no connection", "");
+               "/modules/t", "t has no connection", "\"#t\"");
     struct checked c =
         check_text(FILE_OF(S("s") "," K("k") "," K("l"), C("s", "k")));
     assert_string_equal(issue_of(c.issues, "W400")->pointer, "/modules/l");
@@ -310,7 +316,9 @@ PEN_TEST(modules_without_use_are_warned_of)
     finish(&c);
     expect_one(
         FILE_OF(S("s") "," K("k") "," B("b"), C("s", "k") "," C("s", "b")),
-        "W402", "/modules/b", "the output of b goes nowhere", "");
+        "W402", "/modules/b", "the output of b goes nowhere",
+        "\"sink\": { \"type\": \"StatSink\" } with { \"from\": \"b.output\", "
+        "\"to\": \"sink\" }");
 }
 
 PEN_TEST(one_pass_tells_everything_in_the_order_of_the_file)
@@ -394,7 +402,8 @@ PEN_TEST(files_to_read_must_be_there)
     finish(&c);
 
     c = check_path("FileReader", folder);
-    issue_of(c.issues, "E601");
+    snprintf(expected, sizeof(expected), "\"path\": \"%s/*\"", folder);
+    assert_string_equal(issue_of(c.issues, "E601")->suggestion, expected);
     finish(&c);
     c = check_path("FileReader", "");
     issue_of(c.issues, "E600");
@@ -447,8 +456,20 @@ PEN_TEST(a_pattern_without_match_is_a_warning)
                                 "/modules/r/props/path");
         finish(&c);
     }
-    snprintf(path, sizeof(path), "%s/none/????.jpg", folder);
+    // The pattern that fits what is there.
+    char expected[700];
+    snprintf(path, sizeof(path), "%s/a??.jpg", folder);
     struct checked c = check_path("FileReader", path);
+    snprintf(expected, sizeof(expected), "\"path\": \"%s/a????.jpg\"", folder);
+    assert_string_equal(issue_of(c.issues, "W600")->suggestion, expected);
+    finish(&c);
+    snprintf(path, sizeof(path), "%s/zebra??.tiff", folder);
+    c = check_path("FileReader", path);
+    assert_string_equal(issue_of(c.issues, "W600")->suggestion, "");
+    finish(&c);
+
+    snprintf(path, sizeof(path), "%s/none/????.jpg", folder);
+    c = check_path("FileReader", path);
     assert_non_null(strstr(issue_of(c.issues, "W600")->message,
                            "cannot be read: No such file"));
     finish(&c);
@@ -493,6 +514,107 @@ PEN_TEST(a_folder_that_cannot_be_written_is_a_warning)
     assert_non_null(strstr(issue_of(c.issues, "W602")->message,
                            "cannot be written: Permission denied"));
     assert_int_equal(c.status, PEN_OK);
+    finish(&c);
+}
+
+// --- repairs ----------------------------------------------------------------
+
+PEN_TEST(a_missing_connection_begins_where_frames_go_nowhere)
+{
+    // b goes nowhere and is not behind m.
+    struct checked c =
+        check_text(FILE_OF(S("s") "," M("m", "Merge") "," B("b") "," K("k"),
+                           C("s", "m") "," C("m", "k") "," C("s", "b")));
+    assert_string_equal(issue_of(c.issues, "E307")->suggestion,
+                        "{ \"from\": \"b.output\", \"to\": \"m.input_2\" }");
+    assert_string_equal(issue_of(c.issues, "W402")->suggestion,
+                        "{ \"from\": \"b.output\", \"to\": \"m.input_2\" }");
+    finish(&c);
+    // Behind m it would close a cycle: the source serves both, and b needs a
+    // sink.
+    c = check_text(FILE_OF(S("s") "," M("m", "Merge") "," B("b"),
+                           C("s", "m") "," C("m", "b")));
+    assert_string_equal(issue_of(c.issues, "E307")->suggestion,
+                        "{ \"from\": \"s.output\", \"to\": \"m.input_2\" }");
+    assert_string_equal(issue_of(c.issues, "W402")->suggestion,
+                        "\"sink\": { \"type\": \"StatSink\" } with { \"from\": "
+                        "\"b.output\", \"to\": \"sink\" }");
+    finish(&c);
+    // What gives other frames is no beginning.
+    c = check_text(
+        FILE_OF(S("s") "," K("k") "," M("h", "H264Sink"), C("s", "k")));
+    assert_string_equal(issue_of(c.issues, "E307")->suggestion,
+                        "{ \"from\": \"...\", \"to\": \"h.input\" }");
+    assert_string_equal(issue_of(c.issues, "W400")->suggestion, "\"#h\"");
+    finish(&c);
+}
+
+PEN_TEST(a_module_that_no_source_leads_to_gets_one)
+{
+    struct checked c =
+        check_text(FILE_OF(S("s") "," K("k") "," M("v", "Valve") "," K("l"),
+                           C("s", "k") "," C("v", "l")));
+    assert_string_equal(pen_issues_get(c.issues, 0)->suggestion,
+                        "{ \"from\": \"s.output\", \"to\": \"v.input\" }");
+    // What comes behind it has no input that is free.
+    assert_string_equal(pen_issues_get(c.issues, 1)->suggestion, "");
+    finish(&c);
+}
+
+PEN_TEST(a_second_connection_is_led_to_an_input_that_is_left)
+{
+    struct checked c = check_text(
+        FILE_OF(S("s") "," S("t") "," M("m", "Merge") "," K("k"),
+                C("s", "m.input_1") "," C("t", "m.input_1") "," C("m", "k")));
+    assert_string_equal(issue_of(c.issues, "E305")->suggestion,
+                        "\"to\": \"m.input_2\"");
+    assert_int_equal(pen_issues_count(c.issues, PEN_SEVERITY_INFO), 1);
+    finish(&c);
+    // One that a later connection names is not left.
+    c = check_text(FILE_OF(S("s") "," S("t") "," M("m", "Merge") "," K("k"),
+                           C("s", "m.input_1") "," C("t", "m.input_1") "," C(
+                               "s", "m.input_2") "," C("m", "k")));
+    assert_string_equal(issue_of(c.issues, "E305")->suggestion,
+                        "remove this connection");
+    finish(&c);
+}
+
+PEN_TEST(new_modules_have_names_that_are_free)
+{
+    struct checked c = check_text(FILE_OF(S("sink") "," B("b") "," B("sink2"),
+                                          C("sink", "b") "," C("b", "sink2")));
+    assert_string_equal(
+        issue_of(c.issues, "W402")->suggestion,
+        "\"sink3\": { \"type\": \"StatSink\" } with { \"from\": "
+        "\"sink2.output\", \"to\": \"sink3\" }");
+    finish(&c);
+}
+
+PEN_TEST(ten_thousand_missing_connections_are_told_in_time)
+{
+    enum { COUNT = 10000 };
+    struct stk_text t = { 0 };
+    stk_text_add(&t, "{\"modules\":{" S("s") "," K("k"));
+    for (int i = 0; i < COUNT; i++)
+        stk_text_addf(&t, ",\"b%d\":{\"type\":\"GaussianBlur\"}", i);
+    stk_text_add(&t, "},\"connections\":[" C("s", "k"));
+    for (int i = 1; i < COUNT; i++)
+        stk_text_addf(&t, ",{\"from\":\"b%d\",\"to\":\"b%d\"}", i & ~1, i | 1);
+    stk_text_add(&t, "]}");
+    struct checked c = check_bytes(t.data, t.length);
+    // A hundred have an end named, the others the place for it.
+    assert_true(pen_issues_count(c.issues, PEN_SEVERITY_ERROR) >= COUNT / 2);
+    const struct pen_issue *is;
+    size_t named = 0, open = 0;
+    for (size_t i = 0; (is = pen_issues_get(c.issues, i)); i++) {
+        if (strcmp(is->code, "E307") != 0)
+            continue;
+        named += strstr(is->suggestion, "\"...\"") == NULL;
+        open += strstr(is->suggestion, "\"...\"") != NULL;
+    }
+    assert_true(named >= 20);
+    assert_true(open >= 20);
+    stk_text_finish(&t);
     finish(&c);
 }
 
@@ -571,6 +693,11 @@ PEN_TEST_MAIN(PEN_CASE(a_good_graph_is_sorted_and_narrowed),
               PEN_CASE(a_missing_source_and_missing_modules_are_errors),
               PEN_CASE(a_cycle_is_named_whole),
               PEN_CASE(modules_without_use_are_warned_of),
+              PEN_CASE(a_missing_connection_begins_where_frames_go_nowhere),
+              PEN_CASE(a_module_that_no_source_leads_to_gets_one),
+              PEN_CASE(a_second_connection_is_led_to_an_input_that_is_left),
+              PEN_CASE(new_modules_have_names_that_are_free),
+              PEN_CASE(ten_thousand_missing_connections_are_told_in_time),
               PEN_CASE(one_pass_tells_everything_in_the_order_of_the_file),
               PEN_CASE(files_to_read_must_be_there),
               PEN_CASE(a_pattern_without_match_is_a_warning),
