@@ -58,14 +58,15 @@ struct stk_plan_node {
     int64_t cost_ns;           // per frame, 0 if unknown
     const char *pointer;       // JSON pointer of the module; "" if inserted
     uint32_t inputs, outputs;  // pins of the class
-    int32_t in_edge[PEN_MAX_PINS];  // edge number by input pin; -1: none
-    struct pen_pin_set in[PEN_MAX_PINS], out[PEN_MAX_PINS];  // narrowed
+    int32_t in_edge[PEN_MAX_PINS];       // edge number by input pin; -1: none
+    const struct pen_pin_set *in, *out;  // by pin, narrowed
     bool forwards;  // outputs may be input frames: the class says
                     // so, or a converter that lets frames of its
                     // target format or memory type through
+    bool copies;    // it is one of the classes for copies, not for conversions
     bool staged;    // inserted in front of a transfer whose frames do not lie
                     // in pinned memory because that would be over its budget
-    struct stk_plan_output output[PEN_MAX_PINS];
+    struct stk_plan_output *output;     // by pin
     uint64_t workspace[PEN_MEM_COUNT];  // bytes that the class asks for
 };
 

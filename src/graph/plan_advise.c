@@ -356,16 +356,18 @@ static bool try_twin(struct stk_advice *a, const struct stk_plan_node *node,
     struct pen_caps in[PEN_MAX_PINS] = { 0 }, out[PEN_MAX_PINS] = { 0 };
     uint64_t bytes = 0;
     bool known = true;
-    *like = (struct stk_plan_node){ .id = node->id, .cls = cls };
-    like->inputs = pin_sets(cls->inputs, like->in);
-    like->outputs = pin_sets(cls->outputs, like->out);
+    *like = (struct stk_plan_node){
+        .id = node->id, .cls = cls, .in = a->like_in, .out = a->like_out
+    };
+    like->inputs = pin_sets(cls->inputs, a->like_in);
+    like->outputs = pin_sets(cls->outputs, a->like_out);
     if (like->inputs != node->inputs || like->outputs != node->outputs)
         return false;
     like->params = params_for(a, node, cls);
     if (!like->params)
         return false;
     if (cls->ops.narrow)
-        cls->ops.narrow(like->params, like->in, like->out);
+        cls->ops.narrow(like->params, a->like_in, a->like_out);
     for (uint32_t i = 0; i < node->inputs; i++) {
         if (node->in_edge[i] < 0)
             continue;

@@ -75,6 +75,7 @@ struct stk_advice {
     struct stk_arena arena;     // parameters of twins
     struct pen_issues *deaf;    // complaints about twins, which nobody hears
     struct stk_plan_node like;  // the twin that was looked at last
+    struct pen_pin_set like_in[PEN_MAX_PINS], like_out[PEN_MAX_PINS];
     struct stk_twins twins[STK_TWIN_ROWS];  // as looked up before
     bool failed;                            // no memory
 };

@@ -336,8 +336,8 @@ static enum pen_status converted(struct stk_planner *p, struct stk_board *b,
         p->mould.cls = by->cls;
         p->mould.params = by->params;
         p->mould.inputs = p->mould.outputs = 1;
-        p->mould.in[0] = by->in;
-        p->mould.out[0] = by->out;
+        p->mould.in = by->in;
+        p->mould.out = by->out;
         enum pen_status st =
             stk_plan_negotiate(&p->mould, in, out, &refused, &ignored);
         if (st == PEN_OK)

@@ -195,7 +195,7 @@ static void make_home(struct stk_plan_output *o, const struct stk_template *t,
                       enum stk_home home)
 {
     stk_output_set_home(o, home);
-    if (!(t->out.mem & PEN_MEM_BIT(o->mem)))
+    if (!(t->out->mem & PEN_MEM_BIT(o->mem)))
         o->upgraded_from = stk_home_mem(plain_home(home));
 }
 
@@ -223,13 +223,15 @@ static enum pen_status insert(struct stk_planner *p,
     node->loss = node->choice = "";
     node->pointer = "";
     node->cls = t->cls;
+    node->copies = hop->op < OP_CONVERT_HOST;
     node->type = t->cls->name;
     node->params = t->params;
     node->base = t->base;
     node->inserted = true;
     node->inputs = node->outputs = 1;
-    node->in[0] = t->in;
-    node->out[0] = t->out;
+    PEN_TRY(stk_planner_add_outputs(p, node, err));
+    node->in = t->in;
+    node->out = t->out;
     node->staged =
         hop->op == OP_TO_PINNED && (b->key.staged & 1u << stk_state_format(at));
     if (!node->id)

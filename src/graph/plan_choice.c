@@ -49,7 +49,7 @@ static enum pen_status try_other(struct stk_planner *p, uint32_t node,
     } else if (st == PEN_OK) {
         stk_text_add(t, "; no other class fits here");
     }
-    stk_decision_finish(&other, p->graph->node_count);
+    stk_decision_finish(&other);
     return st;
 }
 

@@ -89,7 +89,7 @@ enum stk_transfer stk_transfer_between(const struct pen_module_class *cls,
 enum stk_transfer stk_node_transfer(const struct pen_plan *plan,
                                     const struct stk_plan_node *node)
 {
-    if (!stk_class_copies(node->cls) || node->inputs != 1 || node->outputs != 1)
+    if (!node->copies || node->inputs != 1 || node->outputs != 1)
         return STK_NO_TRANSFER;
     enum stk_home in = first_home(node->in[0].mem);
     enum stk_home out = first_home(node->out[0].mem);

@@ -85,7 +85,7 @@ bool stk_node_hands_through(const struct pen_plan *plan,
 {
     if (node->cls->flags & PEN_CLASS_FORWARDS)
         return true;
-    if (!stk_class_copies(node->cls) || (node->cls->flags & PEN_CLASS_CUDA) ||
+    if (!node->copies || (node->cls->flags & PEN_CLASS_CUDA) ||
         node->inputs != 1 || node->outputs != 1 || node->in_edge[0] < 0)
         return false;
     const struct stk_plan_edge *e = &plan->edges[node->in_edge[0]];

@@ -271,20 +271,21 @@ static enum pen_status settle_pin(struct stk_labels *l, uint32_t node,
 {
     const struct stk_planner *p = l->planner;
     const struct stk_variant_pin *vp = &l->pins[v->pin + pin];
-    struct stk_tree *tree = d->tree[node * PEN_MAX_PINS + pin];
+    struct stk_tree tree;
     uint32_t begin, end;
     pin_range(p, node, pin, &begin, &end);
     for (uint32_t n = begin; n < end; n++)
         if (l->spots[p->graph->edges[p->out[n]].to].inputs > 1)
             reprice(l, p->out[n], d);
-    if (!tree) {
-        tree = malloc(sizeof(*tree));
-        d->tree[node * PEN_MAX_PINS + pin] = tree;
-    }
-    if (!tree)
+    PEN_TRY(tree_behind(l, vp, begin, end, &tree, l->at, err));
+    stk_value_add(&d->value, &tree.itself);
+    const size_t bytes =
+        offsetof(struct stk_tree, step) + tree.steps * sizeof(tree.step[0]);
+    struct stk_tree *kept = stk_arena_alloc(&d->trees, bytes);
+    if (!kept)
         return stk_plan_no_memory(err);
-    PEN_TRY(tree_behind(l, vp, begin, end, tree, l->at, err));
-    stk_value_add(&d->value, &tree->itself);
+    memcpy(kept, &tree, bytes);
+    d->tree[node * PEN_MAX_PINS + pin] = kept;
     d->key[node * PEN_MAX_PINS + pin] = vp->key;
     for (uint32_t n = begin; n < end; n++) {
         const uint32_t edge = p->out[n];
@@ -385,10 +386,9 @@ static enum pen_status decision_init(struct stk_decision *d,
     return PEN_OK;
 }
 
-void stk_decision_finish(struct stk_decision *d, uint32_t nodes)
+void stk_decision_finish(struct stk_decision *d)
 {
-    for (size_t i = 0; d->tree && i < (size_t)nodes * PEN_MAX_PINS; i++)
-        free(d->tree[i]);
+    stk_arena_finish(&d->trees);
     free(d->option);
     free(d->tree);
     free(d->key);
@@ -476,7 +476,7 @@ static enum pen_status branch(struct stk_labels *l, struct stk_decision *best,
     const int64_t edge = st == PEN_OK ? worst_split(l, &d) : -1;
     if (st == PEN_OK && stk_value_compare(&d.value, &best->value) < 0)
         swap(&d, best);
-    stk_decision_finish(&d, l->planner->graph->node_count);
+    stk_decision_finish(&d);
     if (st != PEN_OK || as_good(&best->value, &bound) ||
         stk_value_compare(&best->value, &bound) <= 0)
         return st;
@@ -609,7 +609,7 @@ static enum pen_status holds_at(struct stk_planner *p, int32_t side,
     *holds = st == PEN_OK && best.proven &&
              cost / PLACE_TICKS <= best.value.cost / PLACE_TICKS;
     stk_labels_finish(&labels);
-    stk_decision_finish(&best, p->graph->node_count);
+    stk_decision_finish(&best);
     stk_search_finish(&p->search);
     stk_boards_finish(&p->boards);
     stk_caps_finish(&p->caps);
@@ -682,7 +682,7 @@ static enum pen_status try_without_device(struct stk_planner *p,
         best->bound.cost -= once;
     }
     best->proven = as_good(&best->value, &best->bound) && !cut;
-    stk_decision_finish(&other, p->graph->node_count);
+    stk_decision_finish(&other);
     return PEN_OK;
 }
 

@@ -37,6 +37,6 @@ bool stk_kinds_fit(const struct pen_caps *caps, const struct pen_pin_set *set);
 PEN_NODISCARD enum pen_status stk_plan_choose(struct stk_planner *p,
                                               struct stk_decision *out,
                                               struct pen_error *err);
-void stk_decision_finish(struct stk_decision *d, uint32_t nodes);
+void stk_decision_finish(struct stk_decision *d);
 
 #endif  // STK_PLAN_JOINT_H

@@ -35,7 +35,8 @@ static enum pen_status save(struct journal *j, const struct pen_plan *plan,
     struct saved_node *s = &j->nodes[j->count++];
     s->number = number;
     s->cost_ns = plan->nodes[number].cost_ns;
-    memcpy(s->output, plan->nodes[number].output, sizeof(s->output));
+    memcpy(s->output, plan->nodes[number].output,
+           plan->nodes[number].outputs * sizeof(*s->output));
     memcpy(s->workspace, plan->nodes[number].workspace, sizeof(s->workspace));
     return PEN_OK;
 }
@@ -240,7 +241,7 @@ enum pen_status stk_plan_settle(struct pen_plan *plan, uint32_t node,
             const struct saved_node *s = &j.nodes[j.count];
             struct stk_plan_node *n = &plan->nodes[s->number];
             n->cost_ns = s->cost_ns;
-            memcpy(n->output, s->output, sizeof(n->output));
+            memcpy(n->output, s->output, n->outputs * sizeof(*n->output));
             memcpy(n->workspace, s->workspace, sizeof(n->workspace));
             set_edges(plan, s->number, false, NULL);
         }

@@ -87,8 +87,15 @@ static enum pen_status make_template(struct stk_planner *p,
         pin_set(&cls->outputs[i], &out[i]);
     if (cls->ops.narrow)
         cls->ops.narrow(params, in, out);
-    t->in = in[0];
-    t->out = out[0];
+    struct pen_pin_set *sets = stk_arena_alloc(&plan->arena, 2 * sizeof(*sets));
+    if (!sets) {
+        t->tried = false;
+        return stk_plan_no_memory(err);
+    }
+    sets[0] = in[0];
+    sets[1] = out[0];
+    t->in = &sets[0];
+    t->out = &sets[1];
     return PEN_OK;
 }
 
@@ -141,8 +148,8 @@ enum pen_status stk_template_converter(struct stk_planner *p, unsigned side,
 bool stk_template_converts(const struct stk_template *t, uint32_t from,
                            enum pen_format to)
 {
-    if (!t->usable || !(t->out.formats & PEN_FMT_BIT(to)))
+    if (!t->usable || !(t->out->formats & PEN_FMT_BIT(to)))
         return false;
     from &= ~PEN_FMT_BIT(to);
-    return from != 0 && (from & ~t->in.formats) == 0;
+    return from != 0 && (from & ~t->in->formats) == 0;
 }

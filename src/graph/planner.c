@@ -89,6 +89,15 @@ enum pen_status stk_planner_add_node(struct stk_planner *p, uint32_t *number,
     return PEN_OK;
 }
 
+enum pen_status stk_planner_add_outputs(struct stk_planner *p,
+                                        struct stk_plan_node *node,
+                                        struct pen_error *err)
+{
+    node->output = stk_arena_alloc(&p->plan->arena,
+                                   (node->outputs + 1) * sizeof(*node->output));
+    return node->output ? PEN_OK : stk_plan_no_memory(err);
+}
+
 enum pen_status stk_planner_add_edge(struct stk_planner *p, uint32_t from,
                                      uint32_t from_pin, uint32_t to,
                                      uint32_t to_pin, uint32_t depth,
@@ -324,8 +333,8 @@ void stk_planner_mould(struct stk_planner *p, const struct stk_node *node,
     p->mould.params = option->params;
     p->mould.inputs = node->inputs;
     p->mould.outputs = node->outputs;
-    memcpy(p->mould.in, option->in, sizeof(p->mould.in));
-    memcpy(p->mould.out, option->out, sizeof(p->mould.out));
+    p->mould.in = option->in;
+    p->mould.out = option->out;
 }
 
 int64_t stk_planner_work(const struct stk_planner *p,
@@ -363,8 +372,8 @@ static enum pen_status ask_source(struct stk_planner *p, uint32_t node,
     struct pen_caps in[PEN_MAX_PINS] = { 0 };
     stk_planner_mould(p, n, option);
     p->mould.pointer = n->desc->pointer;
-    enum pen_status st = stk_plan_negotiate(
-        &p->mould, in, source->caps, &source->refused, &source->error);
+    enum pen_status st = stk_plan_negotiate(&p->mould, in, source->caps,
+                                            &source->refused, &source->error);
     if (st == PEN_E_NOMEM)
         return stk_plan_no_memory(err);
     if (st == PEN_OK && p->plan->params.probe && option->cls->ops.probe)
@@ -503,13 +512,14 @@ static enum pen_status add_module(struct stk_planner *p, uint32_t from,
     made->pointer = node->desc->pointer;
     made->reason = made->serves = made->loss = made->choice = "";
     made->cls = option->cls;
+    made->copies = stk_class_copies(option->cls);
     made->params = option->params;
     made->base = option->base;
     made->inputs = node->inputs;
     made->outputs = node->outputs;
-    memcpy(made->in, option->in, sizeof(made->in));
-    memcpy(made->out, option->out, sizeof(made->out));
-    return PEN_OK;
+    made->in = option->in;
+    made->out = option->out;
+    return stk_planner_add_outputs(p, made, err);
 }
 
 // The edges into a module. What flows must be what was expected, or the choice
@@ -591,8 +601,8 @@ static void sort_inputs(struct stk_planner *p)
         p->in[p->first_in[g->edges[e].to + 1]++] = e;
     for (uint32_t n = 0; n < g->node_count; n++)
         for (uint32_t i = p->first_in[n] + 1; i < p->first_in[n + 1]; i++)
-            for (uint32_t k = i; k > p->first_in[n] &&
-                                 by_input(g, p->in[k - 1], p->in[k]) > 0;
+            for (uint32_t k = i;
+                 k > p->first_in[n] && by_input(g, p->in[k - 1], p->in[k]) > 0;
                  k--) {
                 const uint32_t swap = p->in[k];
                 p->in[k] = p->in[k - 1];
@@ -906,7 +916,7 @@ static enum pen_status judge(struct stk_planner *p, struct pen_error *err)
 
 static void planner_finish(struct stk_planner *p)
 {
-    stk_decision_finish(&p->decision, p->graph->node_count);
+    stk_decision_finish(&p->decision);
     stk_search_finish(&p->search);
     stk_boards_finish(&p->boards);
     stk_caps_finish(&p->caps);

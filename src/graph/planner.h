@@ -158,8 +158,8 @@ struct stk_template {
     const struct pen_module_class *cls;
     const void *params;
     struct stk_base_params base;
-    struct pen_pin_set in, out;
-    char text[24];  // the property's value
+    const struct pen_pin_set *in, *out;  // of its one pin each
+    char text[24];                       // the property's value
 };
 
 // What the planner remembers of a plan node while it works.
@@ -225,6 +225,7 @@ struct stk_decision {
     uint32_t *option;
     // By node and pin, PEN_MAX_PINS each: the tree; NULL: no edges.
     struct stk_tree **tree;
+    struct stk_arena trees;
     struct stk_board_key *key;
     int8_t *at;         // by edge of the graph: the state at which it is served
     uint32_t *arrives;  // and the caps that are expected there
@@ -298,6 +299,10 @@ int64_t stk_planner_work(const struct stk_planner *p,
 PEN_NODISCARD enum pen_status stk_planner_add_node(struct stk_planner *p,
                                                    uint32_t *number,
                                                    struct pen_error *err);
+// Room for the outputs of a new node.
+PEN_NODISCARD enum pen_status
+stk_planner_add_outputs(struct stk_planner *p, struct stk_plan_node *node,
+                        struct pen_error *err);
 // Edge from an output to an input pin; depth, policy and the consumer's
 // in_edge are set.
 PEN_NODISCARD enum pen_status
