@@ -1,5 +1,5 @@
-// The pictures of the guide are what the planner draws of some of plans/. After
-// a wanted change,
+// The pictures of the guide are what the planner draws of examples and of some
+// of plans/. After a wanted change,
 //
 //     PENSTOCK_TEST_UPDATE=1 meson test -C build pictures
 //
@@ -31,7 +31,13 @@ static char *draw(const struct pen_registry *registry, const char *path)
 
 PEN_TEST(pictures_of_the_guide_are_those_that_were_looked_at)
 {
-    static const char *const names[] = { "mixed_fan_out", "thirty_modules" };
+    static const struct {
+        const char *folder, *name;
+    } pictures[] = {
+        { "../../examples", "blur" },
+        { "../../examples", "branches" },
+        { "plans", "thirty_modules" },
+    };
     char path[1024];
     struct pen_registry *registry = NULL;
     struct pen_error err = { 0 };
@@ -40,10 +46,12 @@ PEN_TEST(pictures_of_the_guide_are_those_that_were_looked_at)
     snprintf(path, sizeof(path), "%s/tests/golden", pen_test_source());
     assert_int_equal(chdir(path), 0);
     assert_int_equal(pen_registry_create(&registry, &err), PEN_OK);
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        snprintf(path, sizeof(path), "plans/%s.json", names[i]);
+    for (size_t i = 0; i < sizeof(pictures) / sizeof(*pictures); i++) {
+        snprintf(path, sizeof(path), "%s/%s.json", pictures[i].folder,
+                 pictures[i].name);
         char *picture = draw(registry, path);
-        snprintf(path, sizeof(path), "../../docs/images/plan_%s.svg", names[i]);
+        snprintf(path, sizeof(path), "../../docs/images/plan_%s.svg",
+                 pictures[i].name);
         if (getenv("PENSTOCK_TEST_UPDATE")) {
             pen_test_write_file(path, picture, strlen(picture));
         } else {
