@@ -2,9 +2,7 @@
 // with each of the others.
 
 #include "plan_joint.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "plan_print.h"
 
 // Plans that are made only to be told about.
 enum { MOST_TRIES = 32 };
@@ -19,8 +17,9 @@ static int64_t whole_cost(const struct stk_planner *p,
 
 static void tell_cost(struct stk_text *t, int64_t ns)
 {
-    stk_text_addf(t, "%lld.%lld us", (long long)(ns / 1000),
-                  (long long)(ns / 100 % 10));
+    char text[32];
+    stk_plan_cost_text(ns, text, sizeof(text));
+    stk_text_add(t, text);
 }
 
 // What the plan costs without the class that was chosen for a node.
@@ -41,7 +40,7 @@ static enum pen_status try_other(struct stk_planner *p, uint32_t node,
     p->bans = bans;
     p->ban_count = count;
     if (st == PEN_OK && !other.value.bad && other.option[node] != UINT32_MAX) {
-        stk_text_addf(t, "; with %s it costs ",
+        stk_text_addf(t, ", with %s ",
                       n->options[other.option[node]].cls->name);
         tell_cost(t, whole_cost(p, &other));
         if (other.value.loss > p->decision.value.loss)
@@ -61,13 +60,15 @@ static enum pen_status tell(struct stk_planner *p, struct stk_plan_node *made,
     stk_text_addf(&t, "with %s the whole plan costs ", made->cls->name);
     tell_cost(&t, whole_cost(p, &p->decision));
     stk_text_add(&t, " a frame");
-    if (p->plan->frames && p->decision.device)
-        stk_text_addf(&t, " (what is done once, over %llu frames, in it)",
-                      (unsigned long long)p->plan->frames);
     if (p->caps.sized)
         stk_text_addf(&t, " of %dx%d", p->caps.width, p->caps.height);
     if (compare)
         st = try_other(p, node, &t, err);
+    if (p->context_share || p->load_share)
+        stk_text_addf(&t, "; a device costs %lld ms once, over %llu frame%s",
+                      (long long)(p->plan->profile.context_ns / 1000000),
+                      (unsigned long long)p->plan->frames,
+                      p->plan->frames == 1 ? "" : "s");
     made->choice = NULL;
     if (st == PEN_OK && !t.failed)
         made->choice = stk_arena_strdup(&p->plan->arena, t.data);
