@@ -122,6 +122,31 @@ static void add_end(struct stk_text *t, const char *key, const char *id,
     stk_text_add(t, "\"");
 }
 
+static void add_connection(struct stk_advice *a, uint32_t from,
+                           uint32_t from_pin, uint32_t to, uint32_t to_pin)
+{
+    const struct stk_plan_node *source = &a->plan->nodes[from];
+    const struct stk_plan_node *target = &a->plan->nodes[to];
+    add_end(&a->fix, "{ \"from\": \"", source->id, source->cls->outputs,
+            from_pin);
+    add_end(&a->fix, ", \"to\": \"", target->id, target->cls->inputs, to_pin);
+    stk_text_add(&a->fix, " }");
+}
+
+void stk_advice_fix_swap(struct stk_advice *a, uint32_t one, uint32_t two)
+{
+    const struct pen_plan *plan = a->plan;
+    const struct stk_plan_edge *e = &plan->edges[plan->nodes[one].in_edge[0]];
+    stk_advice_fix(a, "connect ");
+    add_connection(a, e->from, e->from_pin, two, 0);
+    stk_text_add(&a->fix, ", ");
+    add_connection(a, two, 0, one, 0);
+    for (uint32_t i = plan->first_out[two]; i < plan->first_out[two + 1]; i++) {
+        stk_text_add(&a->fix, ", ");
+        add_connection(a, one, 0, plan->edges[i].to, plan->edges[i].to_pin);
+    }
+}
+
 // The edge by which frames came before the nodes that go.
 static const struct stk_plan_edge *origin(const struct stk_advice *a,
                                           uint32_t node)
@@ -139,7 +164,7 @@ static const struct stk_plan_edge *origin(const struct stk_advice *a,
 
 // Connect `from` with what takes the frames of `node` in the file.
 static void connect(struct stk_advice *a, const struct stk_plan_edge *from,
-                    uint32_t node, unsigned *count)
+                    uint32_t node, bool removed, unsigned *count)
 {
     const struct pen_plan *plan = a->plan;
     for (uint32_t i = plan->first_out[node]; i < plan->first_out[node + 1];
@@ -150,17 +175,18 @@ static void connect(struct stk_advice *a, const struct stk_plan_edge *from,
         if (a->traces[node].kept && !t->dropped && t->set != a->set)
             continue;
         if (to->inserted) {
-            connect(a, from, e->to, count);
+            connect(a, from, e->to, removed, count);
             continue;
         }
         if (t->dropped)
             continue;
-        stk_text_add(&a->fix, (*count)++ ? ", " : ", and connect ");
-        const struct stk_plan_node *source = &plan->nodes[from->from];
-        add_end(&a->fix, "{ \"from\": \"", source->id, source->cls->outputs,
-                from->from_pin);
-        add_end(&a->fix, ", \"to\": \"", to->id, to->cls->inputs, e->to_pin);
-        stk_text_add(&a->fix, " }");
+        if ((*count)++)
+            stk_text_add(&a->fix, ", ");
+        else if (removed)
+            stk_text_add(&a->fix, ", and connect ");
+        else
+            stk_advice_fix(a, "connect ");
+        add_connection(a, from->from, from->from_pin, e->to, e->to_pin);
     }
 }
 
@@ -174,30 +200,40 @@ void stk_advice_drop(struct stk_advice *a, uint32_t node, bool kept)
     a->drop[a->drop_count++] = node;
 }
 
-void stk_advice_fix_drop(struct stk_advice *a)
+void stk_advice_fix_drop(struct stk_advice *a, int32_t instead)
 {
+    const struct pen_plan *plan = a->plan;
     uint32_t removed = 0, left = 0;
+    unsigned count = 0;
     for (uint32_t i = 0; i < a->drop_count; i++)
-        left += !a->traces[a->drop[i]].kept;
+        left +=
+            !a->traces[a->drop[i]].kept && !plan->nodes[a->drop[i]].inserted;
     for (uint32_t i = 0; i < a->drop_count; i++) {
-        if (a->traces[a->drop[i]].kept)
+        if (a->traces[a->drop[i]].kept || plan->nodes[a->drop[i]].inserted)
             continue;
         left--;
         if (removed++ == 0)
             stk_advice_fix(a, "remove ");
         else
             stk_text_add(&a->fix, left ? ", " : " and ");
-        stk_advice_name(&a->fix, a->plan->nodes[a->drop[i]].id);
+        stk_advice_name(&a->fix, plan->nodes[a->drop[i]].id);
     }
-    unsigned count = 0;
     for (uint32_t i = 0; i < a->drop_count; i++) {
-        const struct stk_plan_edge *from = origin(a, a->drop[i]);
+        const struct stk_plan_edge *from =
+            instead == STK_NO_NODE ? origin(a, a->drop[i])
+                                   : &plan->edges[plan->first_out[instead]];
         if (from)
-            connect(a, from, a->drop[i], &count);
+            connect(a, from, a->drop[i], removed > 0, &count);
     }
-    for (uint32_t i = 0; i < a->drop_count; i++)
-        a->traces[a->drop[i]].dropped = a->traces[a->drop[i]].kept = false;
-    a->drop_count = 0;
+    stk_advice_forget(a);
+}
+
+void stk_advice_forget(struct stk_advice *a)
+{
+    while (a->drop_count) {
+        struct stk_trace *t = &a->traces[a->drop[--a->drop_count]];
+        t->dropped = t->kept = false;
+    }
 }
 
 // --- prices -----------------------------------------------------------------
@@ -430,6 +466,10 @@ enum pen_status stk_plan_advise(struct stk_planner *p, struct pen_error *err)
     a->failed = !a->traces || !a->path || !a->drop || !a->deaf;
     if (!a->failed)
         stk_advise_paths(a);
+    if (!a->failed)
+        stk_advise_copies(a);
+    if (!a->failed)
+        stk_advise_sources(a);
     const bool ok = !a->failed && !a->text.failed && !a->fix.failed &&
                     !stk_issues_failed(a->deaf);
     free(a->traces);

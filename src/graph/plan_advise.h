@@ -24,6 +24,7 @@ struct stk_trace {
     // the way from there; STK_NO_NODE: not on the way here.
     int32_t down, down_from;  // through host memory only
     int32_t up, up_from;      // through device memory only
+    int32_t source;           // without an end, whose frames it gets
     uint32_t group;           // a forest: nodes with one cause
     uint32_t next;            // in its group, by number; 0: the last
     uint32_t set;             // that it was put into last
@@ -41,6 +42,7 @@ struct stk_trace {
     bool dropped;     // goes with what is being told
     bool kept;        // dropped, but only for some of its consumers
     bool unpriced;    // `better` is not known
+    bool warned;      // a source of which W316 has spoken
 };
 
 // What a frame takes less.
@@ -100,8 +102,12 @@ void stk_advice_fix_type(struct stk_advice *a, const struct stk_plan_node *node,
 // Put a node on the list of those that go; `kept`: only for consumers that go
 // too or are in the set that is looked at.
 void stk_advice_drop(struct stk_advice *a, uint32_t node, bool kept);
-// "remove `a` and `b`, and connect ..." for that list, which is emptied.
-void stk_advice_fix_drop(struct stk_advice *a);
+// "remove `a` and `b`, and connect ..." for that list, which is emptied. Their
+// consumers get what they got, or the frames of `instead`.
+void stk_advice_fix_drop(struct stk_advice *a, int32_t instead);
+void stk_advice_forget(struct stk_advice *a);  // empty the list
+// Connections that let `two` come before `one`, its producer.
+void stk_advice_fix_swap(struct stk_advice *a, uint32_t one, uint32_t two);
 
 // Whether the planner chose the class itself, among those of a type.
 bool stk_advice_chosen(const struct stk_plan_node *node);

@@ -246,7 +246,52 @@ static void tell_return(struct stk_advice *a, const struct stk_plan_edge *e,
     tell_path(a);
 }
 
-// All ways of a group: `members` from `root` on by ->next.
+// How the frames come to a module of a group that was not told yet, and from
+// there on to one that was.
+static void tell_branch(struct stk_advice *a, uint32_t number)
+{
+    const struct pen_plan *plan = a->plan;
+    const uint32_t from = (uint32_t)a->traces[number].down_from;
+    int32_t next = (int32_t)number;
+    begin_path(a);
+    while (next != STK_NO_NODE && !is_printed(a, (uint32_t)next)) {
+        const uint32_t n = (uint32_t)next;
+        put(a, n);
+        next = STK_NO_NODE;
+        for (uint32_t i = plan->first_out[n];
+             i < plan->first_out[n + 1] && next == STK_NO_NODE; i++)
+            if (a->traces[plan->edges[i].to].between)
+                next = (int32_t)plan->edges[i].to;
+    }
+    if (next != STK_NO_NODE)
+        a->path[a->path_count++] = (uint32_t)next;
+    for (uint32_t i = 0, k = a->path_count - 1; i < k; i++, k--) {
+        const uint32_t swap = a->path[i];
+        a->path[i] = a->path[k];
+        a->path[k] = swap;
+    }
+    a->path[a->path_count++] = from;
+    if (!is_printed(a, from)) {
+        a->traces[from].printed = a->telling;
+        put_producer(a, from);
+    }
+    stk_text_add(&a->text, "; also ");
+    tell_path(a);
+}
+
+// A further download that leads to a module which was told.
+static void tell_download(struct stk_advice *a, uint32_t download,
+                          uint32_t number)
+{
+    begin_path(a);
+    a->path[a->path_count++] = number;
+    put(a, download);
+    put_producer(a, download);
+    stk_text_add(&a->text, "; also ");
+    tell_path(a);
+}
+
+// All ways of a group.
 static void tell_ways(struct stk_advice *a, uint32_t root)
 {
     const struct pen_plan *plan = a->plan;
@@ -260,21 +305,18 @@ static void tell_ways(struct stk_advice *a, uint32_t root)
             tell_return(a, &plan->edges[i], first);
             first = false;
         }
-        // Further downloads that lead into the group.
+    } while ((n = a->traces[n].next) != 0);
+    n = root;
+    do {
+        if (!a->traces[n].between)
+            continue;
+        if (!is_printed(a, n))
+            tell_branch(a, n);
         for (uint32_t i = 0; i < plan->nodes[n].inputs; i++) {
             const int32_t in = plan->nodes[n].in_edge[i];
-            if (in < 0 || transfer_of(a, n) == STK_D2H)
-                continue;
-            const uint32_t from = plan->edges[in].from;
-            if (transfer_of(a, from) != STK_D2H || is_printed(a, from) ||
-                !is_printed(a, n))
-                continue;
-            begin_path(a);
-            a->path[a->path_count++] = n;
-            put(a, from);
-            put_producer(a, from);
-            stk_text_add(&a->text, "; also ");
-            tell_path(a);
+            if (in >= 0 && transfer_of(a, plan->edges[in].from) == STK_D2H &&
+                !is_printed(a, plan->edges[in].from))
+                tell_download(a, plan->edges[in].from, n);
         }
     } while ((n = a->traces[n].next) != 0);
 }
@@ -460,15 +502,7 @@ static void suggest(struct stk_advice *a, uint32_t root)
             !node->inserted && !stk_advice_chosen(node))
             stk_advice_fix_type(a, node, t->twin);
     } while ((n = a->traces[n].next) != 0);
-    stk_advice_fix_drop(a);
-}
-
-static void forget_drops(struct stk_advice *a)
-{
-    while (a->drop_count) {
-        struct stk_trace *t = &a->traces[a->drop[--a->drop_count]];
-        t->dropped = t->kept = false;
-    }
+    stk_advice_fix_drop(a, STK_NO_NODE);
 }
 
 // Why a group has to stay on the host.
@@ -609,7 +643,7 @@ static void tell_end(struct stk_advice *a, uint32_t root, bool before)
 {
     const struct stk_gain gain = weigh(a, root);
     if (!gain.known || !stk_advice_pays(a, &gain)) {
-        forget_drops(a);
+        stk_advice_forget(a);
         return;
     }
     unsigned names = 0;
@@ -670,7 +704,7 @@ static void advise_group(struct stk_advice *a, uint32_t root)
         a->traces[root].between ? weigh(a, root) : weigh_direct(a, root);
     // What the planner chose and placed itself was the best.
     if ((!causes && !a->drop_count) || !stk_advice_pays(a, &gain)) {
-        forget_drops(a);
+        stk_advice_forget(a);
         return;
     }
     suggest(a, root);
@@ -746,10 +780,10 @@ static void advise_idle(struct stk_advice *a, uint32_t upload)
         stk_advice_drop(a, upload, u->busy);
     stk_advice_gain(a, stuck ? "costs" : "saves", &gain);
     if (stuck) {
-        forget_drops(a);
+        stk_advice_forget(a);
         stk_advice_fix(a, "what passes the frames on takes device memory only");
     } else {
-        stk_advice_fix_drop(a);
+        stk_advice_fix_drop(a, STK_NO_NODE);
     }
     a->traces[upload].told = true;
     stk_advice_issue(a, "W310", place[0] ? place : plan->nodes[upload].pointer);
