@@ -53,7 +53,7 @@ static bool make_ends(struct stk_labels *l, const struct stk_variant_pin *pin,
     uint32_t offers = 0;
     for (uint32_t n = begin; n < end; n++)
         offers += l->links[pin->links + n - begin].count;
-    if (!has_room(&l->offers, &l->offer_room, offers))
+    if (!has_room(&l->offers, &l->offer_room, offers + 1))
         return false;
     offers = 0;
     for (uint32_t n = begin; n < end; n++) {

@@ -587,7 +587,7 @@ static bool alike(const struct stk_label *a, const struct stk_label *b,
 static void group_labels(struct stk_labels *l, uint32_t edge, bool homes)
 {
     struct stk_edge_labels *e = &l->edges[edge];
-    struct stk_label *list = l->labels + e->first;
+    struct stk_label *list = e->count ? &l->labels[e->first] : NULL;
     e->groups = 0;
     for (uint32_t i = 0; i < e->count; i++) {
         uint32_t k = 0;

@@ -34,10 +34,8 @@ struct stk_variant {
     struct stk_value value;
 };
 
-enum {
-    STK_CASE_REFUSED = UINT32_MAX - 1,  // the module does not take that
-    STK_CASE_UNTAKEN = UINT32_MAX,      // no option for that
-};
+#define STK_CASE_REFUSED (UINT32_MAX - 1)  // the module does not take that
+#define STK_CASE_UNTAKEN UINT32_MAX        // no option for that
 // An option of a module with a combination of labels at its inputs.
 struct stk_case {
     uint32_t variant;

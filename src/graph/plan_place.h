@@ -84,7 +84,7 @@ void stk_loss_tell(struct stk_text *t, enum pen_format from, enum pen_format to,
 
 // --- boards (plan_board.c) ---------------------------------------------------
 
-enum { STK_NO_CAPS = UINT32_MAX };
+#define STK_NO_CAPS UINT32_MAX
 // Errors: PEN_E_NOMEM, PEN_E_LIMIT a frame is too large.
 PEN_NODISCARD enum pen_status stk_caps_intern(struct stk_caps_table *t,
                                               const struct pen_caps *caps,
