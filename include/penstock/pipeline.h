@@ -110,6 +110,7 @@ PEN_API void pen_pipeline_progress(const struct pen_pipeline *pipeline,
 // Statistics. Complete after wait or stop; before, a snapshot. Thread: any.
 struct pen_memory_stats {
     uint64_t planned_peak, peak, live;  // bytes
+    uint64_t used;  // of `peak`, without blocks of pools that no frame was in
 };
 struct pen_transfer_stats {
     uint64_t count, bytes;  // frames and their bytes

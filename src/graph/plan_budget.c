@@ -50,10 +50,53 @@ static void largest_users(const struct pen_plan *plan, uint32_t mems,
 
 void stk_plan_enough_text(uint64_t bytes, char *text, size_t size)
 {
-    uint64_t read = 0;
+    uint64_t read = 0, unit = 1;
     stk_format_size(bytes, text, size);
+    if (stk_parse_size(text, &read) && read >= bytes)
+        return;
+    // Half of a hundredth more is rounded up.
+    while (unit <= bytes / 1024)
+        unit *= 1024;
+    const uint64_t more = unit / 200 + 1;
+    if (bytes <= UINT64_MAX - more)
+        stk_format_size(bytes + more, text, size);
     if (!stk_parse_size(text, &read) || read < bytes)
         snprintf(text, size, "%" PRIu64, bytes);
+}
+
+// The deepest queue right behind an output; NULL: none.
+static const struct stk_plan_edge *deepest(const struct pen_plan *plan,
+                                           uint32_t node, uint32_t pin)
+{
+    const struct stk_plan_edge *found = NULL;
+    for (uint32_t e = plan->first_out[node]; e < plan->first_out[node + 1]; e++)
+        if (plan->edges[e].from_pin == pin &&
+            (!found || plan->edges[e].depth > found->depth))
+            found = &plan->edges[e];
+    return found;
+}
+
+// What makes the pool of an output smaller, as the end of a sentence.
+static int lower_pool(const struct pen_plan *plan, const struct user *user,
+                      char *text, size_t size)
+{
+    const struct stk_plan_node *node = &plan->nodes[user->node];
+    const struct stk_plan_edge *queue = deepest(plan, user->node, user->pin);
+    char frame[32];
+    stk_format_size(node->output[user->pin].block_bytes, frame, sizeof(frame));
+    if (!queue || queue->depth <= 1)
+        return snprintf(text, size, ", or make the frames of `%s` smaller",
+                        node->id);
+    // The depth in front of a bridge follows from those behind it.
+    if (plan->nodes[queue->to].inserted)
+        return snprintf(text, size,
+                        ", or lower `queue_depth` behind `%s` (%s for each "
+                        "frame less) or the size of its frames",
+                        node->id, frame);
+    return snprintf(text, size,
+                    ", or lower `queue.depth` in front of `%s` from %u (%s for "
+                    "each frame less) or the size of the frames",
+                    plan->nodes[queue->to].id, queue->depth, frame);
 }
 
 static enum pen_status over(const struct pen_plan *plan, uint32_t mems,
@@ -113,7 +156,7 @@ void stk_plan_lower(const struct pen_plan *plan,
                     const struct stk_excess *excess, char *text, size_t size)
 {
     struct user users[USERS];
-    char bytes[32], frame[32];
+    char bytes[32];
     if (!excess->mems) {
         snprintf(text, size,
                  "keep the modules on one side, or raise `%s` of the budget",
@@ -128,14 +171,8 @@ void stk_plan_lower(const struct pen_plan *plan,
     if (users[0].bytes && users[0].pin == WORKSPACE && (size_t)at < size)
         at += snprintf(text + at, size - (size_t)at,
                        ", or give `%s` smaller frames", node->id);
-    else if (users[0].bytes && (size_t)at < size) {
-        stk_format_size(node->output[users[0].pin].block_bytes, frame,
-                        sizeof(frame));
-        at += snprintf(text + at, size - (size_t)at,
-                       ", or lower `queue_depth` behind `%s` (%s for each "
-                       "frame less) or the size of its frames",
-                       node->id, frame);
-    }
+    else if (users[0].bytes && (size_t)at < size)
+        at += lower_pool(plan, &users[0], text + at, size - (size_t)at);
     const bool stage =
         plan->desc && plan->desc->pinned_limit == STK_PINNED_REFUSE;
     if (stage && excess->mems == PEN_MEM_BIT(PEN_MEM_HOST_PINNED) &&

@@ -217,9 +217,11 @@ uint64_t stk_plan_workspace_bytes(const struct stk_plan_node *node,
 }
 
 // Exported memory takes more.
-static size_t block_bytes(const struct stk_plan_output *o)
+size_t stk_plan_block_bytes(const struct stk_plan_output *o,
+                            enum pen_mem_type *mem)
 {
     size_t bytes = o->block_bytes;
+    *mem = stk_home_account(stk_output_home(o));
     if (bytes && stk_output_home(o) == STK_HOME_DMA_CUDA &&
         !stk_dmabuf_cuda_bytes(o->block_bytes, &bytes))
         return SIZE_MAX;
@@ -228,8 +230,9 @@ static size_t block_bytes(const struct stk_plan_output *o)
 
 uint64_t stk_plan_pool_bytes(const struct stk_plan_output *o)
 {
+    enum pen_mem_type mem;
     size_t bytes;
-    if (!stk_mul(block_bytes(o), o->blocks, &bytes))
+    if (!stk_mul(stk_plan_block_bytes(o, &mem), o->blocks, &bytes))
         return UINT64_MAX;
     return bytes;
 }
@@ -249,8 +252,8 @@ enum pen_status stk_plan_account(const struct pen_plan *plan,
             t->unknown += (uint32_t)sign;
             continue;
         }
-        const enum pen_mem_type mem = stk_home_account(stk_output_home(out));
-        if (!stk_mul(block_bytes(out), out->blocks, &bytes))
+        enum pen_mem_type mem;
+        if (!stk_mul(stk_plan_block_bytes(out, &mem), out->blocks, &bytes))
             return too_large(node, err);
         if (sign > 0 && t->peak[mem] > UINT64_MAX - bytes)
             return too_large(node, err);

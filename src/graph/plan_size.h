@@ -34,6 +34,9 @@ void stk_plan_node_workspace(const struct pen_plan *plan,
 uint64_t stk_plan_workspace_bytes(const struct stk_plan_node *node,
                                   enum pen_mem_type mem);
 
+// Bytes of one block of an output's pool and the type that they count as.
+size_t stk_plan_block_bytes(const struct stk_plan_output *o,
+                            enum pen_mem_type *mem);
 // A size that is not rounded down: who copies it gets enough.
 void stk_plan_enough_text(uint64_t bytes, char *text, size_t size);
 

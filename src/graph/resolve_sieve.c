@@ -2,6 +2,7 @@
 // beside its outputs. That is resolved here into further links from whoever
 // feeds these inputs, so that nothing behind knows of it.
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "resolver.h"
@@ -145,61 +146,89 @@ static void forward_inputs(struct stk_resolver *r, uint32_t i)
     }
 }
 
-static void resolve_sieve(struct stk_resolver *r, uint32_t i)
+// What is still to be resolved, and what its place depends on.
+struct sieve {
+    uint32_t link;
+    uint32_t to, step, from;  // places in topological order; what comes first
+    int32_t pin;
+};
+
+// By destination, since what that one gets otherwise must be known; there what
+// is named first, then single inputs, then what modules forward. Among equals
+// the order of the modules decides, not that of the connections.
+static int compare_sieves(const void *a, const void *b)
 {
-    const struct stk_link *link = &r->links[i];
-    if (link->desc->sieve || link->failed || !r->nodes[link->from].cls ||
-        !r->nodes[link->to].cls)
-        return;
-    if (link->from_input != STK_NOBODY)
-        tap_input(r, i);
-    else
-        forward_inputs(r, i);
+    const struct sieve *x = a, *y = b;
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    if (x->pin != y->pin)
+        return x->pin < y->pin ? -1 : 1;
+    return x->link < y->link ? -1 : 1;
 }
 
 // What a module in a cycle or behind one forwards is not known: the cycle is
 // told, what is missing for that is not.
-static void give_up(struct stk_resolver *r, const uint32_t *order,
-                    uint32_t count)
+static void give_up(struct stk_resolver *r, struct stk_link *link)
 {
-    bool *done = stk_arena_alloc(&r->scratch, r->desc->module_count + 1);
-    if (!done) {
-        stk_issues_fail(r->issues);
-        return;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        done[order[i]] = true;
+    r->seen[link->to].blamed = true;
+    link->failed |= link->from_input != STK_NOBODY;
+}
+
+// The sieves in their order; those that a cycle hides are given up.
+static uint32_t sort_sieves(struct stk_resolver *r, struct sieve *list,
+                            const uint32_t *rank)
+{
+    uint32_t count = 0;
     for (uint32_t i = 0; i < r->desc->connection_count; i++) {
         struct stk_link *link = &r->links[i];
-        if (link->desc->sieve || !stk_link_joins(link) || done[link->from])
+        if (link->desc->sieve || link->failed || !stk_link_joins(link) ||
+            !r->nodes[link->from].cls || !r->nodes[link->to].cls)
             continue;
-        r->seen[link->to].blamed = true;
-        link->failed |= link->from_input != STK_NOBODY;
+        if (rank[link->from] == UINT32_MAX || rank[link->to] == UINT32_MAX) {
+            give_up(r, link);
+            continue;
+        }
+        const bool tap = link->from_input != STK_NOBODY;
+        list[count++] = (struct sieve){
+            .link = i,
+            .to = rank[link->to],
+            .step = !tap ? 2 : link->to_pin == STK_NOBODY,
+            .from = rank[link->from],
+            .pin = link->from_input,
+        };
     }
+    qsort(list, count, sizeof(*list), compare_sieves);
+    return count;
 }
 
 void stk_resolve_sieves(struct stk_resolver *r)
 {
     const struct pen_description *d = r->desc;
+    const uint32_t n = d->module_count;
     uint32_t sieves = 0, count = 0;
     for (uint32_t i = 0; i < d->connection_count; i++)
         sieves += !d->connections[i].sieve;
     if (!sieves)
         return;
-    // A module's inputs are complete when all before it are done: then what it
-    // forwards is known, even if they got it that way.
-    struct stk_successors s = { 0 };
-    uint32_t *order =
-        stk_arena_alloc(&r->scratch, (d->module_count + 1) * sizeof(*order));
-    if (!order || !stk_resolver_successors(r, &s) ||
-        !stk_resolver_sort(r, order, &count)) {
+    struct sieve *list = stk_arena_alloc(&r->scratch, sieves * sizeof(*list));
+    uint32_t *order = stk_arena_alloc(&r->scratch, (n + 1) * sizeof(*order));
+    uint32_t *rank = stk_arena_alloc(&r->scratch, (n + 1) * sizeof(*rank));
+    if (!list || !order || !rank || !stk_resolver_sort(r, order, &count)) {
         stk_issues_fail(r->issues);
         return;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t k = s.first[order[i]]; k < s.first[order[i] + 1]; k++)
-            resolve_sieve(r, s.link[k]);
+    memset(rank, 0xff, (n + 1) * sizeof(*rank));
+    for (uint32_t i = 0; i < count; i++)
+        rank[order[i]] = i;
+    sieves = sort_sieves(r, list, rank);
+    for (uint32_t i = 0; i < sieves; i++) {
+        if (list[i].step < 2)
+            tap_input(r, list[i].link);
+        else
+            forward_inputs(r, list[i].link);
     }
-    if (count < d->module_count)
-        give_up(r, order, count);
 }

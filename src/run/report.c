@@ -5,6 +5,7 @@
 
 #include "../base/str.h"
 #include "../graph/json.h"
+#include "../graph/plan_size.h"
 #include "run.h"
 
 static const enum stk_res counted[] = {
@@ -47,8 +48,39 @@ static struct pen_transfer_stats copies(const struct pen_pipeline *p,
     };
 }
 
+// Blocks of a pool, and how many of them were needed at once; 0 without one.
+// With plan_lock.
+static uint32_t blocks_of(const struct stk_out_pin *pin, uint32_t *needed)
+{
+    *needed = pin->needed;
+    if (!pin->made)
+        return pin->had;
+    struct stk_pool_stats stats;
+    stk_pool_stats(pin->made, &stats);
+    *needed = stats.max_in_use;
+    return stats.blocks;
+}
+
+// Bytes of blocks that no frame was in, by memory type. With plan_lock.
+static void sum_unused(const struct pen_pipeline *p,
+                       uint64_t unused[PEN_MEM_COUNT])
+{
+    for (uint32_t n = 0; n < p->module_count; n++) {
+        for (unsigned o = 0; o < p->modules[n].outputs; o++) {
+            uint32_t needed;
+            const uint32_t had = blocks_of(&p->modules[n].out[o], &needed);
+            enum pen_mem_type mem;
+            const size_t bytes =
+                stk_plan_block_bytes(&p->plan->nodes[n].output[o], &mem);
+            if (had > needed)
+                unused[mem] += (uint64_t)(had - needed) * bytes;
+        }
+    }
+}
+
 void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out)
 {
+    uint64_t unused[PEN_MEM_COUNT] = { 0 };
     *out = (struct pen_stats){
         .frames = atomic_load(&p->sink_frames),
         .seconds = seconds_of(p),
@@ -68,6 +100,8 @@ void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out)
     pthread_mutex_lock(&p->plan_lock);
     for (unsigned m = PEN_MEM_HOST; p->plan && m < PEN_MEM_COUNT; m++)
         out->memory[m].planned_peak = p->plan->peak[m];
+    if (p->plan)
+        sum_unused(p, unused);
     out->launches = p->stream ? stk_stream_launches(p->stream) : p->launches;
     out->unattributed = p->usage;
     out->blocking_syncs =
@@ -81,6 +115,8 @@ void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out)
         stk_ledger_totals(p->ledger, (enum stk_res)m, &t);
         out->memory[m].peak = t.peak_bytes;
         out->memory[m].live = t.live_bytes;
+        out->memory[m].used =
+            t.peak_bytes > unused[m] ? t.peak_bytes - unused[m] : 0;
     }
     for (unsigned i = 0; i < sizeof(counted) / sizeof(counted[0]); i++) {
         stk_ledger_totals(p->ledger, counted[i], &t);
@@ -180,21 +216,12 @@ static void text_modules(struct stk_text *t, const struct pen_pipeline *p)
     }
 }
 
-// The pool that the frames of an edge come from: its blocks, and how many were
-// needed at once. False: they are those of another module, or there is none as
-// yet. With plan_lock.
+// The pool that the frames of an edge come from. False: they are those of
+// another module, or there is none as yet. With plan_lock.
 static bool pool_of(const struct stk_link *link, uint32_t *had,
                     uint32_t *needed)
 {
-    const struct stk_out_pin *pin = &link->from->out[link->from_pin];
-    *had = pin->had;
-    *needed = pin->needed;
-    if (pin->made) {
-        struct stk_pool_stats stats;
-        stk_pool_stats(pin->made, &stats);
-        *had = stats.blocks;
-        *needed = stats.max_in_use;
-    }
+    *had = blocks_of(&link->from->out[link->from_pin], needed);
     return *had > 0;
 }
 
@@ -268,6 +295,10 @@ static void text_resources(struct stk_text *t, const struct pen_stats *s,
         add_size(t, m->planned_peak);
         stk_text_add(t, ", peak ");
         add_size(t, m->peak);
+        if (m->used < m->peak) {
+            stk_text_add(t, ", used ");
+            add_size(t, m->used);
+        }
         stk_text_add(t, ";");
     }
     stk_text_addf(t,
@@ -450,6 +481,7 @@ static json_t *json_memory(const struct pen_stats *s)
                                   stk_json_count(m->planned_peak));
         o = stk_json_with(o, "peak", stk_json_count(m->peak));
         o = stk_json_with(o, "live", stk_json_count(m->live));
+        o = stk_json_with(o, "used", stk_json_count(m->used));
         all = stk_json_with(all, pen_mem_key((enum pen_mem_type)i), o);
     }
     return all;

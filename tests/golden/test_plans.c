@@ -16,7 +16,7 @@
 
 #include "pen_test.h"
 
-enum { MIN_PLANS = 70, MIN_EXAMPLES = 8, MAX_TEXT = 1 << 16 };
+enum { MIN_PLANS = 85, MIN_EXAMPLES = 8, MAX_TEXT = 1 << 16 };
 
 static void add(char *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

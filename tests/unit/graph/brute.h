@@ -17,7 +17,7 @@
 #include "src/base/str.h"
 
 enum {
-    BRUTE_MODULES = 8,
+    BRUTE_MODULES = 12,
     BRUTE_EDGES = 12,
     BRUTE_PINS = 2,
     BRUTE_TARGETS = 4,   // formats that the converters make
@@ -37,12 +37,24 @@ enum { BRUTE_STATES = BRUTE_HOMES * (BRUTE_TARGETS + 1) };
 #define BRUTE_ON_DEVICE (1u << AT_CUDA | 1u << AT_DMA_CUDA)
 #define BRUTE_NEVER     (INT64_MAX / 4)
 
-// A class that a module may be made of; all of its pins take and give the
-// same.
+enum brute_role {
+    BRUTE_WORKS,  // makes frames of its own
+    BRUTE_PASSES,
+    BRUTE_CONVERTS,
+    // Copies that the file asks for. One on the host is none: frames lie from
+    // there on where it says.
+    BRUTE_UPLOADS,
+    BRUTE_DOWNLOADS,
+    BRUTE_MOVES,
+};
+// A class that a module may be made of; all inputs are alike, and all outputs.
 struct brute_class {
     const char *name;
-    bool cuda, passes;
-    uint32_t mem, formats;  // of all pins
+    enum brute_role role;
+    bool cuda;
+    uint32_t in_mem, out_mem, in_formats, out_formats;
+    uint32_t refused;       // formats that negotiate refuses
+    enum pen_format makes;  // of a converter
     uint64_t work;          // operations for each pixel
 };
 struct brute_module {
@@ -65,6 +77,10 @@ struct brute_graph {
     unsigned targets;
     struct pen_profile profile;
     uint64_t frames;  // expected; 0: unknown
+    bool auto_bridge;
+    // Classes of bridges that there are: converters by side, copies to and
+    // from the device, copies on the host.
+    bool has_converter[2], has_copy, has_host_copy;
 };
 
 // --- frames and steps (brute_board.c) ----------------------------------------
@@ -77,30 +93,35 @@ struct brute_caps {
 int64_t brute_frame_bytes(const struct brute_caps *caps);
 int64_t brute_move(int64_t bytes, uint32_t rate);
 int64_t brute_share(const struct brute_graph *g, uint32_t once_ns);
-// Homes in which a pin of these memory types takes frames.
-unsigned brute_taken(const struct brute_graph *g, uint32_t mem);
-// Homes in which a class's own frames can be born; with `dmabuf` also those of
-// pools that are made of another memory.
-unsigned brute_roots(const struct brute_graph *g, const struct brute_class *c,
-                     bool dmabuf);
+// Homes in which a class takes frames.
+unsigned brute_taken(const struct brute_graph *g, const struct brute_class *c);
+// Whether a class gives the frames that it gets, as they are.
+bool brute_passes(const struct brute_class *c);
+// What an output of a class has if frames come in from `homes`: where its
+// frames may be born (with `dmabuf` also in pools that are made of another
+// memory), and whether a host pool can be pinned.
+struct brute_birth {
+    unsigned roots;
+    bool pinnable;
+};
+struct brute_birth brute_birth(const struct brute_graph *g,
+                               const struct brute_class *c, uint32_t in_mask,
+                               unsigned homes, bool dmabuf);
 // Whether somebody behind a module's output takes DMABUF and no plain host
 // memory.
 bool brute_wants_dmabuf(const struct brute_graph *g, unsigned module,
                         unsigned pin);
 // How many connections see what is lost on an edge.
 unsigned brute_weight(const struct brute_graph *g, unsigned edge);
-// What is said of frames that come from these homes; -1: from both sides.
-int brute_promise(unsigned homes);
-// What a module gives if this arrives.
+// What a module gives if this arrives; an empty mask if it refuses it.
 struct brute_caps brute_negotiate(const struct brute_class *c,
                                   const struct brute_module *m,
                                   const struct brute_caps in[BRUTE_PINS]);
-// Nanoseconds of a frame; `at` has the homes of the inputs.
+// Nanoseconds of a frame, with its share of what is done once.
 int64_t brute_module_cost(const struct brute_graph *g,
                           const struct brute_module *m,
                           const struct brute_class *c,
                           const struct brute_caps in[BRUTE_PINS],
-                          const int at[BRUTE_PINS],
                           const struct brute_caps *out);
 
 struct brute_loss {
@@ -174,9 +195,12 @@ const char *brute_walk(const struct brute_graph *g, const struct pen_plan *plan,
 
 // --- random graphs -----------------------------------------------------------
 
-void brute_random(struct brute_graph *g, uint64_t *seed);
-// The pipeline file. The caller frees it.
-char *brute_json(const struct brute_graph *g);
+// 3 to 8 modules; with `wide` one output with more consumers than the exact
+// search of the planner takes.
+void brute_random(struct brute_graph *g, bool wide, uint64_t *seed);
+// The pipeline file, its connections in an order that `order` says. The caller
+// frees it.
+char *brute_json(const struct brute_graph *g, unsigned order);
 // Distinct sets of states that the consumers of the output with most of them
 // ask for, and whether no module has two inputs.
 unsigned brute_most_targets(const struct brute_graph *g);

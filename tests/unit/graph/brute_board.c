@@ -41,9 +41,18 @@ int64_t brute_share(const struct brute_graph *g, uint32_t once_ns)
     return (int64_t)(once_ns / g->frames + (once_ns % g->frames != 0));
 }
 
-unsigned brute_taken(const struct brute_graph *g, uint32_t mem)
+bool brute_passes(const struct brute_class *c)
 {
+    return c->role == BRUTE_PASSES || c->role == BRUTE_MOVES;
+}
+
+unsigned brute_taken(const struct brute_graph *g, const struct brute_class *c)
+{
+    const uint32_t mem = c->in_mem;
     unsigned homes = 0;
+    // A copy reads pinned memory, whoever made it.
+    if (c->role == BRUTE_UPLOADS)
+        return 1u << AT_PINNED;
     if (mem & PEN_MEM_BIT(PEN_MEM_HOST))
         homes |= 1u << AT_HOST | 1u << AT_PINNED | 1u << AT_DMA_HOST;
     if (mem & PEN_MEM_BIT(PEN_MEM_HOST_PINNED))
@@ -58,37 +67,57 @@ unsigned brute_taken(const struct brute_graph *g, uint32_t mem)
     return homes;
 }
 
-unsigned brute_roots(const struct brute_graph *g, const struct brute_class *c,
-                     bool dmabuf)
+// Homes that a class declares, as far as there is such memory.
+static unsigned declared(const struct brute_graph *g,
+                         const struct brute_class *c)
 {
     const bool make_host = g->profile.dmabuf & PEN_DMABUF_HOST;
     const bool make_cuda = g->profile.dmabuf & PEN_DMABUF_EXPORT;
     unsigned homes = 0;
     // What a device module gives on the host is pinned if it can be.
-    if ((c->mem & PEN_MEM_BIT(PEN_MEM_HOST)) &&
-        !(c->cuda && (c->mem & PEN_MEM_BIT(PEN_MEM_HOST_PINNED))))
+    if ((c->out_mem & PEN_MEM_BIT(PEN_MEM_HOST)) &&
+        !(c->cuda && (c->out_mem & PEN_MEM_BIT(PEN_MEM_HOST_PINNED))))
         homes |= 1u << AT_HOST;
-    if (c->mem & PEN_MEM_BIT(PEN_MEM_HOST_PINNED))
+    if (c->out_mem & PEN_MEM_BIT(PEN_MEM_HOST_PINNED))
         homes |= 1u << AT_PINNED;
-    if (c->mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE))
+    if (c->out_mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE))
         homes |= 1u << AT_CUDA;
-    if ((c->mem & PEN_MEM_BIT(PEN_MEM_DMABUF)) &&
+    if ((c->out_mem & PEN_MEM_BIT(PEN_MEM_DMABUF)) &&
         (c->cuda ? make_cuda : make_host))
         homes |= 1u << (c->cuda ? AT_DMA_CUDA : AT_DMA_HOST);
-    if (dmabuf && (homes & 1u << AT_HOST) && make_host)
-        homes |= 1u << AT_DMA_HOST;
-    if (dmabuf && (homes & 1u << AT_CUDA) && make_cuda)
-        homes |= 1u << AT_DMA_CUDA;
     return homes;
 }
 
-int brute_promise(unsigned homes)
+struct brute_birth brute_birth(const struct brute_graph *g,
+                               const struct brute_class *c, uint32_t in_mask,
+                               unsigned homes, bool dmabuf)
 {
-    if ((homes & BRUTE_ON_DEVICE) && (homes & ~BRUTE_ON_DEVICE))
-        return BRUTE_NOWHERE;
-    if ((homes & (homes - 1)) == 0)
-        return __builtin_ctz(homes);
-    return homes & BRUTE_ON_DEVICE ? AT_CUDA : AT_HOST;
+    struct brute_birth b = { 0, true };
+    if (brute_passes(c)) {
+        // On one side; where it may be any of several homes, the plain one.
+        if ((homes & BRUTE_ON_DEVICE) && (homes & ~BRUTE_ON_DEVICE))
+            return b;
+        b.roots = homes;
+        if (homes & (homes - 1))
+            b.roots = homes & BRUTE_ON_DEVICE ? 1u << AT_CUDA : 1u << AT_HOST;
+        b.pinnable = b.roots != 1u << AT_HOST;
+        return b;
+    }
+    // A converter whose target may come in gives such frames as they are.
+    const bool through =
+        c->role == BRUTE_CONVERTS && (in_mask & PEN_FMT_BIT(c->makes));
+    unsigned more = 0;
+    b.roots = declared(g, c);
+    b.pinnable =
+        !through || homes == 1u << AT_PINNED || !(b.roots & 1u << AT_HOST);
+    if (dmabuf && (b.roots & 1u << AT_HOST) &&
+        (g->profile.dmabuf & PEN_DMABUF_HOST))
+        more |= 1u << AT_DMA_HOST;
+    if (dmabuf && (b.roots & 1u << AT_CUDA) &&
+        (g->profile.dmabuf & PEN_DMABUF_EXPORT))
+        more |= 1u << AT_DMA_CUDA;
+    b.roots |= through ? more & homes : more;
+    return b;
 }
 
 struct brute_caps brute_negotiate(const struct brute_class *c,
@@ -96,9 +125,13 @@ struct brute_caps brute_negotiate(const struct brute_class *c,
                                   const struct brute_caps in[BRUTE_PINS])
 {
     if (m->inputs == 0)
-        return (struct brute_caps){ c->formats, m->width, m->height, m->range };
+        return (struct brute_caps){ c->out_formats, m->width, m->height,
+                                    m->range };
     struct brute_caps out = in[0];
-    for (unsigned i = 1; i < m->inputs && c->passes; i++) {
+    out.mask &= ~c->refused;
+    if (c->role == BRUTE_CONVERTS)
+        out.mask = PEN_FMT_BIT(c->makes);
+    for (unsigned i = 1; i < m->inputs && c->role == BRUTE_PASSES; i++) {
         out.mask |= in[i].mask;
         if (in[i].width > out.width)
             out.width = in[i].width;
@@ -114,16 +147,20 @@ int64_t brute_module_cost(const struct brute_graph *g,
                           const struct brute_module *m,
                           const struct brute_class *c,
                           const struct brute_caps in[BRUTE_PINS],
-                          const int at[BRUTE_PINS],
                           const struct brute_caps *out)
 {
     const struct pen_profile *f = &g->profile;
     int64_t bytes = 0;
-    (void)at;
-    if (c->passes)
+    if (brute_passes(c))
         return 0;
+    if (c->role == BRUTE_UPLOADS || c->role == BRUTE_DOWNLOADS)
+        return brute_move(brute_frame_bytes(&in[0]), c->role == BRUTE_UPLOADS
+                                                         ? f->h2d_rate
+                                                         : f->d2h_rate) +
+               f->copy_ns + brute_share(g, f->load_ns);
+    // One of the host that takes frames of the device cannot read them.
     for (unsigned i = 0; i < m->inputs; i++)
-        if (c->cuda || !(c->mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE)))
+        if (c->cuda || !(c->in_mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE)))
             bytes += brute_frame_bytes(&in[i]);
     bytes += m->outputs * brute_frame_bytes(out);
     const int64_t work = (int64_t)c->work *
@@ -146,11 +183,12 @@ bool brute_wants_dmabuf(const struct brute_graph *g, unsigned module,
             continue;
         const struct brute_module *to = &g->module[g->edge[e].to];
         for (unsigned o = 0; o < to->options; o++) {
-            const uint32_t mem = to->option[o].mem;
+            const uint32_t mem = to->option[o].in_mem;
             if ((mem & PEN_MEM_BIT(PEN_MEM_DMABUF)) &&
                 !(mem & PEN_MEM_BIT(PEN_MEM_HOST)))
                 return true;
-            for (unsigned p = 0; to->option[o].passes && p < to->outputs; p++)
+            for (unsigned p = 0;
+                 to->option[o].role == BRUTE_PASSES && p < to->outputs; p++)
                 if (brute_wants_dmabuf(g, g->edge[e].to, p))
                     return true;
         }
@@ -162,7 +200,7 @@ bool brute_wants_dmabuf(const struct brute_graph *g, unsigned module,
 static bool hands_on(const struct brute_module *m)
 {
     const struct brute_class *c = &m->option[0];
-    return c->passes || (c->formats & (c->formats - 1));
+    return c->role == BRUTE_PASSES || (c->out_formats & (c->out_formats - 1));
 }
 
 unsigned brute_weight(const struct brute_graph *g, unsigned edge)
@@ -277,6 +315,10 @@ static void step_copy(const struct brute_graph *g, const struct brute_board *b,
     if (from == AT_HOST && to == AT_PINNED && pinnable(b, format)) {
         s->there = true;
         s->loss.transfers = 0;
+    } else if (!g->auto_bridge || !((BRUTE_ON_DEVICE & (1u << from | 1u << to))
+                                        ? g->has_copy
+                                        : g->has_host_copy)) {
+        return;
     } else if (from == AT_PINNED &&
                (to == AT_CUDA || (to == AT_DMA_CUDA && make_cuda))) {
         s->there = s->device = true;
@@ -342,7 +384,8 @@ static void step_convert(const struct brute_graph *g,
     const uint32_t mask = formats_of(b, i);
     const bool full =
         b->caps.range == PEN_RANGE_FULL && !(b->caps.mask & ~PEN_FMT_BITS_YUV);
-    if (t == 0 || climbs(b, i, t) ||
+    if (t == 0 || climbs(b, i, t) || !g->auto_bridge ||
+        !g->has_converter[(BRUTE_ON_DEVICE & 1u << end) != 0] ||
         !converts(g, b, at, end, mask & PEN_FMT_BIT(b->format[t])))
         return;
     s->there = true;
@@ -371,7 +414,8 @@ void brute_board_make(const struct brute_graph *g,
     b->own_pinnable = own_pinnable;
     b->dmabuf = dmabuf;
     b->formats = 1;
-    for (unsigned t = 0; t < g->targets; t++)
+    const bool any = g->has_converter[0] || g->has_converter[1];
+    for (unsigned t = 0; t < g->targets && any; t++)
         if (caps->mask != PEN_FMT_BIT(g->target[t]))
             b->format[b->formats++] = g->target[t];
     for (unsigned i = 0; i < b->formats; i++) {
@@ -420,12 +464,12 @@ bool brute_takes(const struct brute_graph *g, const struct brute_board *b,
                  const struct brute_class *c, unsigned state)
 {
     const unsigned format = format_of(b, state);
-    if (!(brute_taken(g, c->mem) & 1u << home_of(b, state)))
+    if (!(brute_taken(g, c) & 1u << home_of(b, state)))
         return false;
     // What is taken as it is comes as it is.
-    if (!(b->caps.mask & ~c->formats))
+    if (!(b->caps.mask & ~c->in_formats))
         return format == 0;
-    return format && (c->formats & PEN_FMT_BIT(b->format[format]));
+    return format && (c->in_formats & PEN_FMT_BIT(b->format[format]));
 }
 
 struct brute_caps brute_state_caps(const struct brute_board *b, unsigned state)

@@ -73,7 +73,7 @@ static bool convert(struct greedy *y, const struct brute_board *b,
 {
     unsigned target = 0;
     for (unsigned i = 1; i < b->formats; i++)
-        if ((to->formats & PEN_FMT_BIT(b->format[i])) &&
+        if ((to->in_formats & PEN_FMT_BIT(b->format[i])) &&
             (target == 0 || b->format[i] < b->format[target]))
             target = i;
     const bool device = BRUTE_ON_DEVICE & 1u << *state / b->formats;
@@ -81,9 +81,8 @@ static bool convert(struct greedy *y, const struct brute_board *b,
     for (unsigned h = 0; h < BRUTE_HOMES && target; h++) {
         const unsigned v = h * b->formats + target;
         // It stays in the memory that it is in, or goes where it shall.
-        if (!b->step[*state][v].there ||
-            (b->step[*state][v].device != device &&
-             !(brute_taken(y->g, to->mem) & 1u << h)))
+        if (!b->step[*state][v].there || (b->step[*state][v].device != device &&
+                                          !(brute_taken(y->g, to) & 1u << h)))
             continue;
         if (best < 0 || b->step[*state][v].cost < b->step[*state][best].cost)
             best = (int)v;
@@ -96,22 +95,22 @@ static bool convert(struct greedy *y, const struct brute_board *b,
 }
 
 static bool connect(struct greedy *y, unsigned edge,
-                    const struct brute_caps *caps, unsigned root,
-                    bool forwarded)
+                    const struct brute_caps *caps, unsigned root, bool pinnable)
 {
     const struct brute_graph *g = y->g;
     const unsigned number = g->edge[edge].to;
     const struct brute_class *to = &g->module[number].option[y->option[number]];
     struct brute_board b;
     brute_board_make(
-        g, caps, !forwarded || root != AT_HOST,
+        g, caps, pinnable,
         brute_wants_dmabuf(g, g->edge[edge].from, g->edge[edge].from_pin), &b);
     unsigned state = root * b.formats;
-    const unsigned all = brute_taken(g, to->mem);
-    if (!(all & 1u << root) &&
-        !move_to(y, &b, &state, brute_taken(g, first_bit(to->mem))))
+    const unsigned all = brute_taken(g, to);
+    struct brute_class first = *to;
+    first.in_mem = first_bit(to->in_mem);
+    if (!(all & 1u << root) && !move_to(y, &b, &state, brute_taken(g, &first)))
         return false;
-    if ((caps->mask & ~to->formats) &&
+    if ((caps->mask & ~to->in_formats) &&
         (!convert(y, &b, to, brute_weight(g, edge), &state) ||
          !move_to(y, &b, &state, all)))
         return false;
@@ -126,27 +125,25 @@ static bool place(struct greedy *y, unsigned module)
     const struct brute_module *m = &g->module[module];
     const struct brute_class *c = &m->option[y->option[module]];
     struct brute_caps in[BRUTE_PINS] = { 0 };
-    int at[BRUTE_PINS] = { 0 };
     unsigned homes = 0;
     for (unsigned e = 0; e < g->edges; e++)
         if (g->edge[e].to == module) {
             in[g->edge[e].to_pin] = y->caps[e];
-            at[g->edge[e].to_pin] = (int)y->home[e];
             homes |= 1u << y->home[e];
         }
     const struct brute_caps out = brute_negotiate(c, m, in);
-    y->value.cost += brute_module_cost(g, m, c, in, at, &out);
+    y->value.cost += brute_module_cost(g, m, c, in, &out);
     y->device = y->device || c->cuda;
-    int root = c->passes ? brute_promise(homes) : BRUTE_NOWHERE;
-    if (!c->passes) {
-        const unsigned roots = brute_roots(g, c, false);
-        root = roots ? __builtin_ctz(roots) : BRUTE_NOWHERE;
-    }
+    const struct brute_birth birth =
+        brute_birth(g, c, in[0].mask, homes, false);
+    if (!out.mask || (m->outputs && !birth.roots))
+        return false;
     for (unsigned e = 0; e < g->edges; e++)
         if (g->edge[e].from == module &&
-            (root < 0 || !connect(y, e, &out, (unsigned)root, c->passes)))
+            !connect(y, e, &out, (unsigned)__builtin_ctz(birth.roots),
+                     birth.pinnable))
             return false;
-    return root >= 0 || m->outputs == 0;
+    return true;
 }
 
 // The next combination of classes; false after the last.

@@ -11,6 +11,7 @@ struct naive {
     int root[BRUTE_MODULES][BRUTE_PINS];
     unsigned state[BRUTE_EDGES];
     struct brute_caps out[BRUTE_MODULES];
+    uint32_t in_mask[BRUTE_MODULES];
     struct brute_caps arrives[BRUTE_EDGES];
     unsigned home[BRUTE_EDGES];
     struct brute_board board[BRUTE_MODULES][BRUTE_PINS];
@@ -96,15 +97,12 @@ static void value_it(struct naive *n, bool device)
         const struct brute_module *node = &g->module[m];
         const struct brute_class *c = &node->option[n->option[m]];
         struct brute_caps in[BRUTE_PINS] = { 0 };
-        int at[BRUTE_PINS] = { 0 };
         for (unsigned e = 0; e < g->edges; e++)
-            if (g->edge[e].to == m) {
+            if (g->edge[e].to == m)
                 in[g->edge[e].to_pin] = n->arrives[e];
-                at[g->edge[e].to_pin] = (int)n->home[e];
-            }
         if (c->cuda && !device)
             return;
-        v.cost += brute_module_cost(g, node, c, in, at, &n->out[m]);
+        v.cost += brute_module_cost(g, node, c, in, &n->out[m]);
         for (unsigned p = 0; p < node->outputs; p++)
             if (!add_tree(n, m, p, device, &v))
                 return;
@@ -151,15 +149,13 @@ static bool try_roots(struct naive *n, unsigned module, unsigned pin,
     if (pin == m->outputs)
         return try_edges(n, module, 0);
     const bool dmabuf = brute_wants_dmabuf(g, module, pin);
-    const int promised = brute_promise(homes);
-    const unsigned roots = !c->passes      ? brute_roots(g, c, dmabuf)
-                           : promised >= 0 ? 1u << promised
-                                           : 0;
+    const struct brute_birth birth =
+        brute_birth(g, c, n->in_mask[module], homes, dmabuf);
     for (int h = 0; h < BRUTE_HOMES; h++) {
-        if (!(roots & 1u << h))
+        if (!(birth.roots & 1u << h))
             continue;
         n->root[module][pin] = h;
-        brute_board_make(g, &n->out[module], !c->passes || h != AT_HOST, dmabuf,
+        brute_board_make(g, &n->out[module], birth.pinnable, dmabuf,
                          &n->board[module][pin]);
         if (!try_roots(n, module, pin + 1, homes))
             return false;
@@ -194,7 +190,10 @@ static bool try_module(struct naive *n, unsigned module)
         if (!taken)
             continue;
         n->option[module] = o;
+        n->in_mask[module] = in[0].mask;
         n->out[module] = brute_negotiate(&m->option[o], m, in);
+        if (!n->out[module].mask)
+            continue;
         if (!try_roots(n, module, 0, homes))
             return false;
     }

@@ -18,6 +18,8 @@ struct walk {
     const struct stk_plan_node *node[BRUTE_MODULES];
     unsigned option[BRUTE_MODULES];
     struct brute_caps out[BRUTE_MODULES];
+    unsigned arrived[BRUTE_MODULES];  // homes
+    uint32_t in_mask[BRUTE_MODULES];
     struct brute_caps arrives[BRUTE_EDGES];
     unsigned home[BRUTE_EDGES];
     bool seen[256];  // inserted nodes
@@ -172,11 +174,13 @@ static bool follow_edge(struct walk *w, unsigned edge)
     struct brute_board b;
     struct brute_loss loss = { 0 }, least[BRUTE_STATES];
     bool known[BRUTE_STATES];
+    const bool dmabuf = brute_wants_dmabuf(g, e->from, e->from_pin);
     unsigned count;
     if (!find_path(w, edge, path, &count))
         return false;
-    brute_board_make(g, &w->out[e->from], !from->passes || root != AT_HOST,
-                     brute_wants_dmabuf(g, e->from, e->from_pin), &b);
+    const struct brute_birth birth =
+        brute_birth(g, from, w->in_mask[e->from], w->arrived[e->from], dmabuf);
+    brute_board_make(g, &w->out[e->from], birth.pinnable, dmabuf, &b);
     unsigned state = root * b.formats;
     brute_board_reach(&b, state, known, least);
     for (unsigned i = 0; i < count; i++)
@@ -195,22 +199,17 @@ static bool follow_edge(struct walk *w, unsigned edge)
     return true;
 }
 
-static bool check_home(struct walk *w, unsigned module, unsigned pin,
-                       unsigned arrived)
+static bool check_home(struct walk *w, unsigned module, unsigned pin)
 {
     const struct brute_class *c =
         &w->g->module[module].option[w->option[module]];
     const unsigned home = home_of(&w->node[module]->output[pin]);
-    if (c->passes) {
-        if ((int)home != brute_promise(arrived))
-            return fault(w, "n%u passes on what it did not get", module);
-        return true;
-    }
-    unsigned roots =
-        brute_roots(w->g, c, brute_wants_dmabuf(w->g, module, pin));
-    if (roots & 1u << AT_HOST)
-        roots |= 1u << AT_PINNED;
-    if (!(roots & 1u << home))
+    struct brute_birth birth =
+        brute_birth(w->g, c, w->in_mask[module], w->arrived[module],
+                    brute_wants_dmabuf(w->g, module, pin));
+    if ((birth.roots & 1u << AT_HOST) && birth.pinnable)
+        birth.roots |= 1u << AT_PINNED;
+    if (!(birth.roots & 1u << home))
         return fault(w, "n%u.%u cannot give that memory", module, pin);
     return true;
 }
@@ -221,17 +220,17 @@ static bool check_module(struct walk *w, unsigned module)
     const struct brute_module *m = &g->module[module];
     const struct brute_class *c = &m->option[w->option[module]];
     struct brute_caps in[BRUTE_PINS] = { 0 };
-    int at[BRUTE_PINS] = { 0 };
-    unsigned arrived = 0;
     for (unsigned e = 0; e < g->edges; e++)
         if (g->edge[e].to == module) {
             in[g->edge[e].to_pin] = w->arrives[e];
-            at[g->edge[e].to_pin] = (int)w->home[e];
-            arrived |= 1u << w->home[e];
+            w->arrived[module] |= 1u << w->home[e];
         }
+    w->in_mask[module] = in[0].mask;
     w->out[module] = brute_negotiate(c, m, in);
+    if (!w->out[module].mask)
+        return fault(w, "n%u refuses what it gets", module);
     const int64_t once = c->cuda ? brute_share(g, g->profile.load_ns) : 0;
-    const int64_t cost = brute_module_cost(g, m, c, in, at, &w->out[module]);
+    const int64_t cost = brute_module_cost(g, m, c, in, &w->out[module]);
     if (cost - once != w->node[module]->cost_ns)
         return fault(w, "n%u costs %lld, not %lld", module,
                      (long long)(cost - once),
@@ -240,7 +239,7 @@ static bool check_module(struct walk *w, unsigned module)
     w->sum += cost - once;
     w->device = w->device || c->cuda;
     for (unsigned o = 0; o < m->outputs; o++)
-        if (!check_home(w, module, o, arrived))
+        if (!check_home(w, module, o))
             return false;
     return true;
 }
@@ -264,6 +263,13 @@ static bool check_all(struct walk *w)
                      (long long)w->plan->cost_ns);
     if (w->device)
         w->value.cost += brute_share(w->g, w->g->profile.context_ns);
+    int64_t once = w->device ? w->g->profile.context_ns : 0;
+    for (uint32_t n = 0; n < w->plan->node_count; n++)
+        if (w->plan->nodes[n].cls->flags & PEN_CLASS_CUDA)
+            once += w->g->profile.load_ns;
+    if (once != w->plan->once_ns)
+        return fault(w, "what is done once takes %lld, not %lld",
+                     (long long)once, (long long)w->plan->once_ns);
     return true;
 }
 

@@ -6,10 +6,14 @@
 
 #include "tests/support/pen_test.h"
 
+enum { LARGEST = 8 };  // graph, but for wide ones
+
 struct maker {
     struct brute_graph *g;
     uint64_t *seed;
     bool dmabuf;  // this graph may have DMABUFs
+    enum pen_format format[BRUTE_TARGETS + 2];
+    unsigned formats;
 };
 
 static unsigned below(struct maker *k, unsigned limit)
@@ -47,7 +51,7 @@ static unsigned after(struct maker *k, unsigned from)
 
 static void chain(struct maker *k)
 {
-    const unsigned length = 3 + below(k, BRUTE_MODULES - 2);
+    const unsigned length = 3 + below(k, LARGEST - 2);
     unsigned at = add(k);
     while (k->g->modules < length)
         at = after(k, at);
@@ -55,7 +59,7 @@ static void chain(struct maker *k)
 
 static void tree(struct maker *k)
 {
-    const unsigned count = 4 + below(k, BRUTE_MODULES - 3);
+    const unsigned count = 4 + below(k, LARGEST - 3);
     add(k);
     while (k->g->modules < count)
         after(k, below(k, k->g->modules));
@@ -70,7 +74,7 @@ static void fan_out(struct maker *k)
     const unsigned branches = 2 + below(k, 5);
     for (unsigned i = 0; i < branches; i++)
         after(k, at);
-    for (unsigned i = 0; i < 2 && k->g->modules < BRUTE_MODULES; i++)
+    for (unsigned i = 0; i < 2 && k->g->modules < LARGEST; i++)
         if (chance(k, 2))
             after(k, first + i);
 }
@@ -92,9 +96,9 @@ static void diamond(struct maker *k)
     if (chance(k, 2))
         at = after(k, at);
     at = diamond_after(k, at, chance(k, 4) == 0);
-    if (k->g->modules <= BRUTE_MODULES - 4 && chance(k, 2))
+    if (k->g->modules <= LARGEST - 4 && chance(k, 2))
         at = diamond_after(k, at, true);
-    if (k->g->modules <= BRUTE_MODULES - 2 && chance(k, 3))
+    if (k->g->modules <= LARGEST - 2 && chance(k, 3))
         at = after(k, at);
     after(k, at);
 }
@@ -102,7 +106,7 @@ static void diamond(struct maker *k)
 // Modules with one or two inputs from anywhere before.
 static void any(struct maker *k)
 {
-    const unsigned count = 4 + below(k, BRUTE_MODULES - 3);
+    const unsigned count = 4 + below(k, LARGEST - 3);
     add(k);
     if (chance(k, 3))
         add(k);
@@ -112,6 +116,14 @@ static void any(struct maker *k)
         if (k->g->edges < BRUTE_EDGES - 1 && chance(k, 3))
             link(k, below(k, before), made);
     }
+}
+
+static void star(struct maker *k)
+{
+    const unsigned ends = 8 + below(k, 4);
+    const unsigned middle = add(k);
+    for (unsigned i = 0; i < ends; i++)
+        after(k, middle);
 }
 
 static const struct {
@@ -131,7 +143,7 @@ static void finish_shape(struct maker *k)
         struct brute_module *n = &g->module[m];
         if (n->outputs || n->inputs == 1)
             continue;
-        if (g->modules < BRUTE_MODULES && g->edges < BRUTE_EDGES)
+        if (g->modules < LARGEST && g->edges < BRUTE_EDGES)
             after(k, m);
         else
             n->outputs = 1;
@@ -165,25 +177,14 @@ static uint32_t random_mem(struct maker *k)
         CUDA = PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE),
         DMABUF = PEN_MEM_BIT(PEN_MEM_DMABUF),
     };
+    // clang-format off
     static const uint32_t sets[] = {
-        HOST,
-        HOST,
-        HOST,
-        CUDA,
-        CUDA,
-        CUDA,
-        HOST | CUDA,
-        HOST | CUDA,
-        PINNED,
-        HOST | PINNED,
-        PINNED | CUDA,
-        DMABUF,
-        DMABUF,
-        HOST | DMABUF,
-        CUDA | DMABUF,
-        PINNED | DMABUF,
+        HOST, HOST, HOST, CUDA, CUDA, CUDA, HOST | CUDA, HOST | CUDA,
+        PINNED, HOST | PINNED, PINNED | CUDA,
+        DMABUF, DMABUF, HOST | DMABUF, CUDA | DMABUF, PINNED | DMABUF,
         HOST | CUDA | DMABUF,
     };
+    // clang-format on
     enum { ALL = sizeof(sets) / sizeof(*sets), PLAIN = 11 };
     return sets[below(k, k->dmabuf ? ALL : PLAIN)];
 }
@@ -191,9 +192,9 @@ static uint32_t random_mem(struct maker *k)
 static uint32_t random_formats(struct maker *k)
 {
     uint32_t formats = 0;
-    const unsigned count = chance(k, 2) ? 1 : 1 + below(k, k->g->targets);
+    const unsigned count = chance(k, 2) ? 1 : 1 + below(k, k->formats);
     for (unsigned i = 0; i < count; i++)
-        formats |= PEN_FMT_BIT(k->g->target[below(k, k->g->targets)]);
+        formats |= PEN_FMT_BIT(k->format[below(k, k->formats)]);
     return formats;
 }
 
@@ -203,8 +204,10 @@ static void set_class(struct brute_module *m, unsigned option, const char *name,
     m->option[option] = (struct brute_class){
         .name = name,
         .cuda = cuda,
-        .mem = mem,
-        .formats = formats,
+        .in_mem = mem,
+        .out_mem = mem,
+        .in_formats = formats,
+        .out_formats = formats,
     };
     if (m->options == option)
         m->options = option + 1;
@@ -242,51 +245,125 @@ static void make_either(struct maker *k, struct brute_module *m)
     m->option[0].work = m->option[1].work = work;
 }
 
+static void make_converter(struct maker *k, struct brute_module *m)
+{
+    const struct brute_graph *g = k->g;
+    const unsigned side = below(k, 2);
+    if (!g->has_converter[side])
+        return;
+    m->type = side ? "CudaConvert" : "HostConvert";
+    set_class(m, 0, m->type, side, 0, UINT32_MAX);
+    struct brute_class *c = &m->option[0];
+    c->role = BRUTE_CONVERTS;
+    c->in_mem = side ? PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE) : PEN_MEM_BITS_HOST;
+    c->out_mem =
+        side ? PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE) : PEN_MEM_BIT(PEN_MEM_HOST);
+    c->makes = g->target[below(k, g->targets)];
+    c->out_formats = PEN_FMT_BIT(c->makes);
+}
+
+static void make_copy(struct maker *k, struct brute_module *m)
+{
+    const uint32_t cuda = PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE);
+    const bool up = chance(k, 2);
+    if (!k->g->has_copy || (!up && (k->g->profile.dmabuf & PEN_DMABUF_IMPORT)))
+        return;
+    m->type = "CudaMemCopy";
+    set_class(m, 0, m->type, true, 0, UINT32_MAX);
+    m->option[0].role = up ? BRUTE_UPLOADS : BRUTE_DOWNLOADS;
+    m->option[0].in_mem = up ? PEN_MEM_BITS_HOST : cuda;
+    m->option[0].out_mem = up ? cuda : PEN_MEM_BITS_HOST;
+}
+
+static void make_move(struct maker *k, struct brute_module *m)
+{
+    const unsigned kinds = k->dmabuf ? PEN_MEM_COUNT : PEN_MEM_DMABUF;
+    if (!k->g->has_host_copy || !k->g->auto_bridge)
+        return;
+    m->type = "MemTypeConversion";
+    set_class(m, 0, m->type, false,
+              PEN_MEM_BIT(PEN_MEM_HOST + below(k, kinds - PEN_MEM_HOST)),
+              UINT32_MAX);
+    m->option[0].role = BRUTE_MOVES;
+}
+
+// One of those that a plain pipeline has few of; nothing if there is none.
+static void make_special(struct maker *k, struct brute_module *m)
+{
+    switch (below(k, 4)) {
+    case 0:
+        make_copy(k, m);
+        break;
+    case 1:
+        make_move(k, m);
+        break;
+    default:
+        make_converter(k, m);
+        break;
+    }
+}
+
 static void make_work(struct maker *k, struct brute_module *m, bool often_pass)
 {
-    const uint32_t mem = random_mem(k), formats = random_formats(k);
+    const uint32_t mem = random_mem(k);
     const bool cuda =
         mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE) ? !chance(k, 4) : chance(k, 12);
-    const bool pass = chance(k, often_pass ? 2 : 5);
+    if (m->inputs == 1 && m->outputs == 1 && chance(k, 6)) {
+        make_special(k, m);
+        if (m->type)
+            return;
+    }
     if (m->outputs == 0)
         m->type = "Sink";
     else if (m->outputs == 2)
         m->type = "Split";
     else if (m->inputs == 2)
         m->type = chance(k, 3) ? "PassJoin" : "Join";
-    else if (pass)
+    else if (chance(k, often_pass ? 2 : 5))
         m->type = "Pass";
-    else if (chance(k, 4)) {
+    else if (!chance(k, 4))
+        m->type = cuda ? "CudaWork" : "Work";
+    else {
         make_either(k, m);
         return;
-    } else
-        m->type = cuda ? "CudaWork" : "Work";
-    set_class(m, 0, m->type, !strcmp(m->type, "CudaWork"), mem, formats);
-    m->option[0].passes = !strncmp(m->type, "Pass", 4);
+    }
+    set_class(m, 0, m->type, !strcmp(m->type, "CudaWork"), mem,
+              random_formats(k));
+    if (!strncmp(m->type, "Pass", 4))
+        m->option[0].role = BRUTE_PASSES;
+    else if (chance(k, 20))
+        m->option[0].refused = PEN_FMT_BIT(k->format[below(k, k->formats)]);
 }
 
-static void random_formats_known(struct maker *k)
+// Those that converters make, and some that only sources and pins have.
+static void choose_formats(struct maker *k)
 {
     static const enum pen_format pool[] = {
-        PEN_FMT_RGB,  PEN_FMT_MONO, PEN_FMT_NV12,
-        PEN_FMT_RGBA, PEN_FMT_BGR,  PEN_FMT_YUV420,
+        PEN_FMT_RGB,    PEN_FMT_MONO, PEN_FMT_NV12,     PEN_FMT_RGBA,
+        PEN_FMT_BGR,    PEN_FMT_BGRA, PEN_FMT_UYVY,     PEN_FMT_YUV420,
+        PEN_FMT_YUV444, PEN_FMT_YUYV, PEN_FMT_YUV411_I,
     };
     enum { POOL = sizeof(pool) / sizeof(*pool) };
     struct brute_graph *g = k->g;
-    const unsigned want = k->dmabuf ? 2 : 2 + below(k, 3);
+    g->targets = k->dmabuf ? 2 : 2 + below(k, BRUTE_TARGETS - 1);
+    const unsigned want = g->targets + (chance(k, 4) ? below(k, 3) : 0);
     uint32_t used = 0;
-    while (g->targets < want) {
+    while (k->formats < want) {
         const enum pen_format f = pool[below(k, POOL)];
-        if (!(used & PEN_FMT_BIT(f)))
-            g->target[g->targets++] = f;
+        if (used & PEN_FMT_BIT(f))
+            continue;
+        if (k->formats < g->targets)
+            g->target[k->formats] = f;
+        k->format[k->formats++] = f;
         used |= PEN_FMT_BIT(f);
     }
 }
 
-static void random_profile(struct maker *k)
+static void random_machine(struct maker *k)
 {
     static const uint64_t frames[] = { 0, 0, 1, 10, 1000, 100000 };
-    k->g->profile = (struct pen_profile){
+    struct brute_graph *g = k->g;
+    g->profile = (struct pen_profile){
         .name = "random",
         .cuda = true,
         .h2d_rate = 100 + below(k, 50000),
@@ -304,20 +381,28 @@ static void random_profile(struct maker *k)
         .cuda_memory = UINT64_MAX,
         .dmabuf = k->dmabuf ? below(k, 8) : 0,
     };
-    k->g->frames = frames[below(k, sizeof(frames) / sizeof(*frames))];
+    g->frames = frames[below(k, sizeof(frames) / sizeof(*frames))];
+    g->auto_bridge = !chance(k, 40);
+    g->has_converter[0] = !chance(k, 40);
+    g->has_converter[1] = !chance(k, 40);
+    g->has_copy = !chance(k, 60);
+    g->has_host_copy = !chance(k, 40);
 }
 
-void brute_random(struct brute_graph *g, uint64_t *seed)
+void brute_random(struct brute_graph *g, bool wide, uint64_t *seed)
 {
     struct maker k = { .g = g, .seed = seed };
     memset(g, 0, sizeof(*g));
     const unsigned shape = below(&k, SHAPES);
     k.dmabuf = chance(&k, 4);
-    g->shape = shapes[shape].name;
-    shapes[shape].make(&k);
+    g->shape = wide ? "wide" : shapes[shape].name;
+    if (wide)
+        star(&k);
+    else
+        shapes[shape].make(&k);
     finish_shape(&k);
-    random_profile(&k);
-    random_formats_known(&k);
+    random_machine(&k);
+    choose_formats(&k);
     for (unsigned m = 0; m < g->modules; m++) {
         if (g->module[m].inputs == 0)
             make_source(&k, &g->module[m]);
@@ -343,18 +428,18 @@ static void add_words(struct stk_text *t, uint32_t mask, bool mem)
     }
 }
 
-static void add_module(struct stk_text *t, const struct brute_module *m,
-                       unsigned number)
+// What is said of a class of the world.
+static void add_world(struct stk_text *t, const struct brute_module *m)
 {
-    stk_text_addf(t, "%s\n'n%u': { 'type': '%s', 'props': { 'formats': '",
-                  number ? "," : "", number, m->type);
-    add_words(t, m->option[0].formats, false);
-    if (m->options > 1) {
-        stk_text_addf(t, "', 'work': %llu",
-                      (unsigned long long)m->option[0].work);
-    } else {
-        stk_text_add(t, "', 'mem': '");
-        add_words(t, m->option[0].mem, true);
+    const struct brute_class *c = &m->option[0];
+    stk_text_add(t, "'formats': '");
+    add_words(t, c->in_formats, false);
+    stk_text_add(t, "', 'mem': '");
+    add_words(t, c->in_mem, true);
+    stk_text_add(t, "'");
+    if (c->refused) {
+        stk_text_add(t, ", 'refuse': '");
+        add_words(t, c->refused, false);
         stk_text_add(t, "'");
     }
     if (m->inputs == 0)
@@ -362,7 +447,42 @@ static void add_module(struct stk_text *t, const struct brute_module *m,
                       m->height,
                       m->range == PEN_RANGE_UNKNOWN ? ""
                                                     : pen_range_name(m->range));
-    stk_text_add(t, " } }");
+}
+
+static void add_props(struct stk_text *t, const struct brute_module *m)
+{
+    static const char *const mems[] = {
+        [PEN_MEM_HOST] = "HOST",
+        [PEN_MEM_HOST_PINNED] = "HOST_PINNED",
+        [PEN_MEM_CUDA_DEVICE] = "DEVICE",
+        [PEN_MEM_DMABUF] = "DMA",
+    };
+    const struct brute_class *c = &m->option[0];
+    switch (c->role) {
+    case BRUTE_CONVERTS:
+        stk_text_addf(t, "'imageType': '%s'", pen_format_info(c->makes)->name);
+        return;
+    case BRUTE_UPLOADS:
+        stk_text_add(t, "'kind': 'HostToDevice'");
+        return;
+    case BRUTE_DOWNLOADS:
+        stk_text_add(t, "'kind': 'DeviceToHost'");
+        return;
+    case BRUTE_MOVES:
+        stk_text_addf(t, "'outputMemType': '%s'",
+                      mems[__builtin_ctz(c->out_mem)]);
+        return;
+    case BRUTE_WORKS:
+    case BRUTE_PASSES:
+        break;
+    }
+    if (m->options == 1) {
+        add_world(t, m);
+        return;
+    }
+    stk_text_addf(t, "'work': %llu, 'formats': '", (unsigned long long)c->work);
+    add_words(t, c->in_formats, false);
+    stk_text_add(t, "'");
 }
 
 static void add_end(struct stk_text *t, const char *key, unsigned module,
@@ -374,21 +494,34 @@ static void add_end(struct stk_text *t, const char *key, unsigned module,
     stk_text_add(t, "'");
 }
 
-char *brute_json(const struct brute_graph *g)
+static void add_edge(struct stk_text *t, const struct brute_graph *g,
+                     const struct brute_edge *e)
+{
+    stk_text_add(t, "\n{ ");
+    add_end(t, "from", e->from, "output", g->module[e->from].outputs,
+            e->from_pin);
+    stk_text_add(t, ", ");
+    add_end(t, "to", e->to, "input", g->module[e->to].inputs, e->to_pin);
+    stk_text_add(t, " }");
+}
+
+char *brute_json(const struct brute_graph *g, unsigned order)
 {
     struct stk_text t = { 0 };
-    stk_text_add(&t, "{ 'modules': {");
-    for (unsigned m = 0; m < g->modules; m++)
-        add_module(&t, &g->module[m], m);
+    stk_text_addf(&t, "{ 'settings': { 'auto_bridge': %s },\n'modules': {",
+                  g->auto_bridge ? "true" : "false");
+    for (unsigned i = 0; i < g->modules; i++) {
+        const unsigned m = order % 2 ? g->modules - 1 - i : i;
+        stk_text_addf(&t, "%s\n'n%u': { 'type': '%s', 'props': { ",
+                      i ? "," : "", m, g->module[m].type);
+        add_props(&t, &g->module[m]);
+        stk_text_add(&t, " } }");
+    }
     stk_text_add(&t, " },\n'connections': [");
-    for (unsigned e = 0; e < g->edges; e++) {
-        const struct brute_edge *x = &g->edge[e];
-        stk_text_addf(&t, "%s\n{ ", e ? "," : "");
-        add_end(&t, "from", x->from, "output", g->module[x->from].outputs,
-                x->from_pin);
-        stk_text_add(&t, ", ");
-        add_end(&t, "to", x->to, "input", g->module[x->to].inputs, x->to_pin);
-        stk_text_add(&t, " }");
+    for (unsigned i = 0; i < g->edges; i++) {
+        const unsigned e = (i + order) % g->edges;
+        stk_text_add(&t, i ? "," : "");
+        add_edge(&t, g, &g->edge[order % 2 ? g->edges - 1 - e : e]);
     }
     stk_text_add(&t, " ] }");
     return stk_text_take(&t);
@@ -411,8 +544,9 @@ static bool same_target(const struct brute_module *a,
     if (a->options != b->options)
         return false;
     for (unsigned o = 0; o < a->options; o++)
-        if (a->option[o].mem != b->option[o].mem ||
-            a->option[o].formats != b->option[o].formats)
+        if (a->option[o].role != b->option[o].role ||
+            a->option[o].in_mem != b->option[o].in_mem ||
+            a->option[o].in_formats != b->option[o].in_formats)
             return false;
     return true;
 }

@@ -102,9 +102,9 @@ struct label {
 };
 
 struct table {
-    unsigned module, pin, option;
+    unsigned module, pin;
     struct brute_caps caps;
-    unsigned roots;
+    struct brute_birth birth;
     struct map best;  // by the labels of the output's edges, and the device
 };
 
@@ -133,12 +133,22 @@ static unsigned label_of(struct solver *s, const struct label *l)
     return s->labels;
 }
 
-static bool passes(const struct brute_module *m)
+// Whether a module may give frames as it gets them, so that it matters where
+// they lie.
+static bool minds_homes(const struct brute_module *m)
 {
-    bool any = false;
     for (unsigned o = 0; o < m->options; o++)
-        any = any || m->option[o].passes;
-    return any;
+        if (brute_passes(&m->option[o]) || m->option[o].role == BRUTE_CONVERTS)
+            return true;
+    return false;
+}
+
+// What arrives at a sink has no consequences but its cost, which is added where
+// it is served.
+static bool is_end(const struct brute_module *m)
+{
+    return m->inputs == 1 && m->outputs == 0 && m->options == 1 &&
+           !m->option[0].cuda;
 }
 
 // --- the cheapest trees
@@ -278,11 +288,20 @@ static unsigned label_at(struct solver *s, const struct trees *t, unsigned edge,
     memset(&l, 0, sizeof(l));
     l.caps = brute_state_caps(&t->board, state);
     l.takers = (uint8_t)takers;
-    // Who makes frames of its own only sees on which side they lie.
-    l.home = (uint8_t)(passes(to)                       ? home
-                       : (BRUTE_ON_DEVICE & 1u << home) ? AT_CUDA
-                                                        : AT_HOST);
+    l.home = (uint8_t)(minds_homes(to) ? home : AT_HOST);
     return label_of(s, &l);
+}
+
+// What a sink costs; false if it refuses that.
+static bool end_value(const struct solver *s, const struct trees *t,
+                      unsigned edge, unsigned state, struct brute_value *value)
+{
+    const struct brute_module *to = &s->g->module[s->g->edge[edge].to];
+    const struct brute_caps in[BRUTE_PINS] = { brute_state_caps(&t->board,
+                                                                state) };
+    const struct brute_caps out = brute_negotiate(&to->option[0], to, in);
+    value->cost = brute_module_cost(s->g, to, &to->option[0], in, &out);
+    return out.mask != 0;
 }
 
 // Serve one more edge in every state in which that can be. The key has the set
@@ -292,6 +311,7 @@ static bool serve(struct solver *s, const struct trees *t,
 {
     const unsigned edge = pin->edge[which];
     const unsigned weight = brute_weight(s->g, edge);
+    const bool ends = is_end(&s->g->module[s->g->edge[edge].to]);
     struct map more = { 0 };
     bool fits = true;
     for (unsigned v = 0; v < t->board.states; v++) {
@@ -299,7 +319,10 @@ static bool serve(struct solver *s, const struct trees *t,
             t->known[v] ? takers_of(s, &t->board, edge, v) : 0;
         if (!takers)
             continue;
-        const unsigned label = label_at(s, t, edge, v, takers);
+        struct brute_value end = { .cost = 0 };
+        if (ends && !end_value(s, t, edge, v, &end))
+            continue;
+        const unsigned label = ends ? 0 : label_at(s, t, edge, v, takers);
         for (uint32_t i = 0; i < all->count && fits; i++) {
             struct entry e = all->entry[i];
             uint32_t set;
@@ -310,6 +333,7 @@ static bool serve(struct solver *s, const struct trees *t,
             e.key[sizeof(set) + which] = (uint8_t)label;
             for (int k = 0; k < BRUTE_PARTS; k++)
                 e.value.loss[k] += (int64_t)weight * t->least[v].part[k];
+            brute_value_add(&e.value, &end);
             fits = map_keep(&more, &e);
         }
     }
@@ -344,12 +368,9 @@ static bool from_root(struct solver *s, struct table *table,
                       const struct pin *pin, unsigned home)
 {
     static struct trees t;
-    const struct brute_graph *g = s->g;
-    const bool forwarded =
-        g->module[table->module].option[table->option].passes;
     bool asked[BRUTE_STATES] = { false };
-    brute_board_make(g, &table->caps, !forwarded || home != AT_HOST,
-                     brute_wants_dmabuf(g, table->module, table->pin),
+    brute_board_make(s->g, &table->caps, table->birth.pinnable,
+                     brute_wants_dmabuf(s->g, table->module, table->pin),
                      &t.board);
     t.root = home * t.board.formats;
     find_tight(&t);
@@ -373,25 +394,26 @@ static bool from_root(struct solver *s, struct table *table,
 }
 
 static const struct table *table_of(struct solver *s, unsigned module,
-                                    unsigned pin, unsigned option,
-                                    const struct brute_caps *caps,
-                                    unsigned roots)
+                                    unsigned pin, const struct brute_caps *caps,
+                                    struct brute_birth birth)
 {
     for (unsigned i = 0; i < s->tables; i++) {
         const struct table *t = s->table[i];
-        if (t->module == module && t->pin == pin && t->option == option &&
-            t->roots == roots && !memcmp(&t->caps, caps, sizeof(*caps)))
+        if (t->module == module && t->pin == pin &&
+            t->birth.roots == birth.roots &&
+            t->birth.pinnable == birth.pinnable &&
+            !memcmp(&t->caps, caps, sizeof(*caps)))
             return t;
     }
     struct table *t = s->tables < MAX_TABLES ? calloc(1, sizeof(*t)) : NULL;
     if (!t)
         return NULL;
     s->table[s->tables++] = t;
-    *t = (struct table){ module, pin, option, *caps, roots, { 0 } };
+    *t = (struct table){ module, pin, *caps, birth, { 0 } };
     const struct pin edges = edges_of(s->g, module, pin);
     bool fits = edges.edges <= KEY - sizeof(uint32_t);
     for (unsigned h = 0; h < BRUTE_HOMES && fits; h++)
-        if (roots & 1u << h)
+        if (birth.roots & 1u << h)
             fits = from_root(s, t, &edges, h);
     return fits ? t : NULL;
 }
@@ -399,20 +421,27 @@ static const struct table *table_of(struct solver *s, unsigned module,
 // --- one module
 // ---------------------------------------------------------------
 
+// What a class makes of what arrives.
+struct arrival {
+    const struct brute_class *cls;
+    uint32_t in_mask;  // of the first input
+    unsigned homes;
+    struct brute_caps out;
+};
+
 // Choose for the outputs from `pin` on; `from` has what was chosen before.
-static bool choose_pins(struct solver *s, unsigned module, unsigned option,
-                        const struct brute_caps *out, int promised,
-                        unsigned pin, const struct entry *from)
+static bool choose_pins(struct solver *s, unsigned module,
+                        const struct arrival *a, unsigned pin,
+                        const struct entry *from)
 {
     const struct brute_graph *g = s->g;
     const struct brute_module *m = &g->module[module];
     if (pin == m->outputs)
         return map_keep(&s->layer[module + 1], from);
-    const unsigned roots =
-        promised >= 0 ? 1u << promised
-                      : brute_roots(g, &m->option[option],
-                                    brute_wants_dmabuf(g, module, pin));
-    const struct table *t = table_of(s, module, pin, option, out, roots);
+    const struct table *t =
+        table_of(s, module, pin, &a->out,
+                 brute_birth(g, a->cls, a->in_mask, a->homes,
+                             brute_wants_dmabuf(g, module, pin)));
     if (!t)
         return false;
     for (uint32_t i = 0; i < t->best.count; i++) {
@@ -420,7 +449,7 @@ static bool choose_pins(struct solver *s, unsigned module, unsigned option,
         for (unsigned k = 0; k < KEY; k++)
             e.key[k] |= t->best.entry[i].key[k];
         brute_value_add(&e.value, &t->best.entry[i].value);
-        if (!choose_pins(s, module, option, out, promised, pin + 1, &e))
+        if (!choose_pins(s, module, a, pin + 1, &e))
             return false;
     }
     return true;
@@ -434,9 +463,13 @@ static bool choose_class(struct solver *s, unsigned module, unsigned option,
     const struct brute_module *m = &g->module[module];
     const struct brute_class *c = &m->option[option];
     struct entry e = s->layer[module].entry[number];
+    if (is_end(m)) {
+        e.parent = number;
+        e.option = 0;
+        return map_keep(&s->layer[module + 1], &e);
+    }
     struct brute_caps in[BRUTE_PINS] = { 0 };
-    int at[BRUTE_PINS] = { 0 }, promised = BRUTE_NOWHERE;
-    unsigned homes = 0;
+    struct arrival a = { .cls = c };
     for (unsigned k = 0; k < g->edges; k++) {
         if (g->edge[k].to != module)
             continue;
@@ -445,21 +478,18 @@ static bool choose_class(struct solver *s, unsigned module, unsigned option,
         if (!(l->takers & 1u << option))
             return true;
         in[g->edge[k].to_pin] = l->caps;
-        at[g->edge[k].to_pin] = l->home;
-        homes |= 1u << l->home;
+        a.homes |= 1u << l->home;
     }
-    if (c->passes) {
-        promised = brute_promise(homes);
-        if (promised < 0)
-            return true;
-    }
-    const struct brute_caps out = brute_negotiate(c, m, in);
+    a.in_mask = in[0].mask;
+    a.out = brute_negotiate(c, m, in);
+    if (!a.out.mask)
+        return true;
     e.parent = number;
     e.option = (uint8_t)option;
-    e.value.cost += brute_module_cost(g, m, c, in, at, &out);
+    e.value.cost += brute_module_cost(g, m, c, in, &a.out);
     if (s->count_device && c->cuda)
         e.key[KEY_DEVICE] = 1;
-    return choose_pins(s, module, option, &out, promised, 0, &e);
+    return choose_pins(s, module, &a, 0, &e);
 }
 
 // --- the whole
@@ -478,8 +508,9 @@ static void tell(const struct solver *s, uint32_t number, struct stk_text *how)
             const struct label *l = &s->label[e->key[k]];
             if (g->edge[k].from != m - 1)
                 continue;
-            stk_text_addf(how, "  to n%u.%u: %s, formats", g->edge[k].to,
-                          g->edge[k].to_pin, homes[l->home]);
+            stk_text_addf(how, "  to n%u.%u: %s", g->edge[k].to,
+                          g->edge[k].to_pin,
+                          e->key[k] ? homes[l->home] : "(an end)");
             for (unsigned f = 1; f < PEN_FMT_COUNT; f++)
                 if (l->caps.mask & PEN_FMT_BIT(f))
                     stk_text_addf(how, " %s",

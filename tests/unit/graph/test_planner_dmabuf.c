@@ -433,7 +433,8 @@ PEN_TEST(the_budget_of_dmabufs_is_kept)
     assert_non_null(issue);
     assert_string_equal(issue->pointer, "/settings/budget/dmabuf");
     assert_non_null(strstr(issue->message, "`s.output`"));
-    assert_non_null(strstr(issue->suggestion, "`queue_depth` behind `s`"));
+    assert_non_null(
+        strstr(issue->suggestion, "`queue.depth` in front of `k` from 4"));
     world_finish(&w);
     // By default they count with the host's memory.
     const struct pen_profile profile = {

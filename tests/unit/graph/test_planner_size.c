@@ -285,6 +285,36 @@ PEN_TEST(the_budget_that_is_recommended_is_enough)
     world_finish(&w);
 }
 
+PEN_TEST(what_to_lower_for_a_budget_can_be_lowered)
+{
+    static const struct {
+        const char *sink, *queue, *told;
+    } cases[] = {
+        { RGB, "'depth': 7",
+          ", or lower `queue.depth` in front of `k` from 7 (9.00 KiB for each "
+          "frame less) or the size of the frames" },
+        { RGB, "'depth': 1", ", or make the frames of `s` smaller" },
+        // What is in front of a bridge depends on what is behind it.
+        { "'formats': 'MONO'", "'depth': 2",
+          ", or lower `queue_depth` behind `s` (9.00 KiB for each frame less) "
+          "or the size of its frames" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct world w;
+        char json[512];
+        snprintf(json, sizeof(json),
+                 PIPE(MOD("s", "Source", RGB) "," MOD("k", "Sink", "%s"),
+                      "{ 'from': 's', 'to': 'k', 'queue': { %s } }"),
+                 cases[i].sink, cases[i].queue);
+        struct pen_plan_params params = { .budget[PEN_MEM_HOST] = 1 };
+        world_plan_with(&w, json, &params, NULL);
+        const char *told = world_issue(&w, "E510")->suggestion;
+        assert_non_null(strchr(told, ','));
+        assert_string_equal(strchr(told, ','), cases[i].told);
+        world_finish(&w);
+    }
+}
+
 PEN_TEST(the_files_budget_holds_and_is_pointed_at)
 {
     struct world w;
@@ -805,6 +835,7 @@ PEN_TEST_MAIN(
     PEN_CASE(costs_are_bytes_by_rates_in_whole_nanoseconds),
     PEN_CASE(a_plan_over_budget_is_refused_with_the_largest_users),
     PEN_CASE(the_budget_that_is_recommended_is_enough),
+    PEN_CASE(what_to_lower_for_a_budget_can_be_lowered),
     PEN_CASE(the_files_budget_holds_and_is_pointed_at),
     PEN_CASE(default_budgets_are_half_the_host_and_nine_tenths_of_the_device),
     PEN_CASE(budgets_of_transfers_are_enforced_by_direction),

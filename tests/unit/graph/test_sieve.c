@@ -39,14 +39,28 @@ static const struct pen_module_class triple = {
     .inputs = three_in,
 };
 
+static const struct pen_pin optional_in[] = {
+    { "a", "A pin.", TEST_FRAME, TEST_HOST, 0, PEN_PIN_OPTIONAL },
+    { "b", "A pin.", TEST_FRAME, TEST_HOST, 0, PEN_PIN_OPTIONAL },
+    { "c", "A pin.", TEST_FRAME, TEST_HOST, 0, PEN_PIN_OPTIONAL },
+    { "d", "A pin.", TEST_FRAME, TEST_HOST, 0, PEN_PIN_OPTIONAL },
+    { 0 },
+};
+static const struct pen_module_class mix = {
+    TEST_CLASS("Mix", UTILITY),
+    .inputs = optional_in,
+    .outputs = test_any_out,
+};
+
 static struct checked check_file(const char *text)
 {
     static const struct pen_module_class *const classes[] = { &detector, &over,
-                                                              &draw, &triple };
+                                                              &draw, &triple,
+                                                              &mix };
     struct checked c = { 0 };
     c.registry = test_registry(&c.err);
     assert_non_null(c.registry);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         assert_int_equal(pen_registry_add(c.registry, classes[i], &c.err),
                          PEN_OK);
     c.issues = pen_issues_create();
@@ -344,6 +358,182 @@ PEN_TEST(a_long_chain_of_forwards_is_resolved)
     finish(&c);
 }
 
+PEN_TEST(what_is_named_comes_before_what_is_forwarded)
+{
+    // The picture is at d by name, so that forwarding it to a is not needed,
+    // wherever the connections stand.
+    static const char *const links[] = { C("s", "m"), F("m", "o.b"),
+                                         F("m.a", "o.d") };
+    for (int turn = 0; turn < 3; turn++) {
+        char text[1024];
+        snprintf(text, sizeof(text),
+                 FILE_OF(S("s") "," M("m", "Mix") "," M("o", "Mix") "," K("k"),
+                         "%s,%s,%s," C("o", "k")),
+                 links[turn], links[(turn + 1) % 3], links[(turn + 2) % 3]);
+        struct checked c = check_file(text);
+        assert_int_equal(c.status, PEN_OK);
+        const char *edges = edges_of(&c);
+        assert_int_equal(c.graph->edge_count, 4);
+        assert_non_null(strstr(edges, "s.0->m.0 "));
+        assert_non_null(strstr(edges, "m.0->o.1 "));
+        assert_non_null(strstr(edges, "s.0->o.3 "));
+        finish(&c);
+    }
+}
+
+// --- random graphs ----------------------------------------------------------
+
+enum { MOST = 9, LINKS = 12 };
+
+struct random_link {
+    int from, to, to_pin;
+    int tap;  // an input of `from` as the source, or -1
+    bool sieve;
+};
+struct random_graph {
+    int modules, links;
+    struct random_link link[LINKS];
+};
+
+static int below(uint64_t *seed, int limit)
+{
+    return (int)(pen_test_random(seed) % (unsigned)limit);
+}
+
+// Two sources, then modules that take what comes before them.
+static void make_random(struct random_graph *g, uint64_t *seed)
+{
+    bool taken[MOST][4] = { { false } };
+    g->modules = 4 + below(seed, MOST - 3);
+    g->links = 0;
+    for (int i = 0; i < LINKS; i++) {
+        struct random_link l = {
+            .to = 2 + below(seed, g->modules - 2),
+            .to_pin = below(seed, 4),
+            .tap = -1,
+            .sieve = below(seed, 3) > 0,
+        };
+        l.from = below(seed, l.to);
+        if (taken[l.to][l.to_pin])
+            continue;
+        if (!l.sieve && l.from >= 2 && below(seed, 3) == 0)
+            l.tap = below(seed, 4);
+        taken[l.to][l.to_pin] = true;
+        g->link[g->links++] = l;
+    }
+}
+
+static char *text_of(const struct random_graph *g)
+{
+    struct stk_text t = { 0 };
+    stk_text_add(&t, "{\"modules\":{" S("m0") "," S("m1"));
+    for (int i = 2; i < g->modules; i++)
+        stk_text_addf(&t, ",\"m%d\":{\"type\":\"Mix\"}", i);
+    stk_text_add(&t, "},\"connections\":[");
+    for (int i = 0; i < g->links; i++) {
+        const struct random_link *l = &g->link[i];
+        stk_text_addf(&t, "%s{\"from\":\"m%d", i ? "," : "", l->from);
+        if (l->tap >= 0)
+            stk_text_addf(&t, ".%c", 'a' + l->tap);
+        stk_text_addf(&t, "\",\"to\":\"m%d.%c\",\"sieve\":%s}", l->to,
+                      'a' + l->to_pin, l->sieve ? "true" : "false");
+    }
+    stk_text_add(&t, "]}");
+    char *text = stk_text_take(&t);
+    assert_non_null(text);
+    return text;
+}
+
+// Who feeds each input, -1: nobody; false: the graph is refused.
+static bool feeds_of(const struct random_graph *g, int feed[MOST][4])
+{
+    char *text = text_of(g);
+    struct checked c = check_file(text);
+    const bool good = c.status == PEN_OK;
+    memset(feed, -1, MOST * 4 * sizeof(feed[0][0]));
+    for (uint32_t i = 0; good && i < c.graph->edge_count; i++) {
+        const struct stk_edge *e = &c.graph->edges[i];
+        const int from = atoi(c.graph->nodes[e->from].desc->id + 1);
+        const int to = atoi(c.graph->nodes[e->to].desc->id + 1);
+        assert_true(e->from < e->to && e->from_pin == 0);
+        if (feed[to][e->to_pin] != -1)
+            fail_msg("m%d.%c is fed twice: %s", to, 'a' + (int)e->to_pin, text);
+        feed[to][e->to_pin] = from;
+    }
+    if (!good && !pen_issues_count(c.issues, PEN_SEVERITY_ERROR))
+        fail_msg("no reason: %s", text);
+    finish(&c);
+    free(text);
+    return good;
+}
+
+static bool gets(int feed[MOST][4], int module, int source)
+{
+    for (int pin = 0; pin < 4; pin++) {
+        if (feed[module][pin] == source)
+            return true;
+    }
+    return false;
+}
+
+// What the page says of sieve, asked of the result.
+static void check_feeds(const struct random_graph *g, int feed[MOST][4])
+{
+    int wanted[MOST] = { 0 }, got[MOST] = { 0 };
+    for (int i = 0; i < g->links; i++) {
+        const struct random_link *l = &g->link[i];
+        const int source = l->tap < 0 ? l->from : feed[l->from][l->tap];
+        // Named pins are honoured.
+        assert_true(source >= 0);
+        assert_int_equal(feed[l->to][l->to_pin], source);
+        wanted[l->to] |= 1 << source;
+        if (l->sieve || l->tap >= 0)
+            continue;
+        for (int pin = 0; pin < 4; pin++) {
+            if (feed[l->from][pin] < 0)
+                continue;
+            assert_true(gets(feed, l->to, feed[l->from][pin]));
+            wanted[l->to] |= 1 << feed[l->from][pin];
+        }
+    }
+    // And nothing comes that nobody asked for.
+    for (int m = 0; m < g->modules; m++) {
+        for (int pin = 0; pin < 4; pin++)
+            got[m] |= feed[m][pin] < 0 ? 0 : 1 << feed[m][pin];
+        assert_int_equal(got[m], wanted[m]);
+    }
+}
+
+PEN_TEST(random_graphs_forward_what_they_shall_in_any_order)
+{
+    uint64_t seed = 4;
+    unsigned good = 0, forwarding = 0;
+    for (int turn = 0; turn < 5000; turn++) {
+        struct random_graph g, other;
+        int feed[MOST][4], again[MOST][4];
+        make_random(&g, &seed);
+        const bool ok = feeds_of(&g, feed);
+        if (ok)
+            check_feeds(&g, feed);
+        other = g;
+        for (int i = g.links; i > 1; i--) {
+            const int k = below(&seed, i);
+            const struct random_link l = other.link[i - 1];
+            other.link[i - 1] = other.link[k];
+            other.link[k] = l;
+        }
+        if (feeds_of(&other, again) != ok || memcmp(feed, again, sizeof(feed)))
+            fail_msg("the order matters: %s\n%s", text_of(&g), text_of(&other));
+        good += ok;
+        for (int i = 0; ok && i < g.links; i++)
+            forwarding += !g.link[i].sieve;
+    }
+    print_message("# %u of 5000 are good, %u connections forward\n", good,
+                  forwarding);
+    assert_true(good > 500 && good < 4900);
+    assert_true(forwarding > 1000);
+}
+
 PEN_TEST_MAIN(
     PEN_CASE(the_inputs_of_the_source_are_forwarded_beside_its_outputs),
     PEN_CASE(frames_go_where_their_format_is_taken_if_there_is_such_an_input),
@@ -356,4 +546,6 @@ PEN_TEST_MAIN(
     PEN_CASE(a_source_has_nothing_to_forward),
     PEN_CASE(a_cycle_is_told_and_nothing_that_it_hides),
     PEN_CASE(a_bare_id_means_the_first_free_input_that_takes_such_frames),
-    PEN_CASE(a_long_chain_of_forwards_is_resolved))
+    PEN_CASE(a_long_chain_of_forwards_is_resolved),
+    PEN_CASE(what_is_named_comes_before_what_is_forwarded),
+    PEN_CASE(random_graphs_forward_what_they_shall_in_any_order))

@@ -236,6 +236,8 @@ static void compare_memory(const struct run *r, const struct bottleneck *b)
             fail_msg("%s: of %s %llu bytes were planned, the peak was %llu",
                      b->name, pen_mem_name((enum pen_mem_type)m),
                      (unsigned long long)planned, (unsigned long long)peak);
+        assert_true(s.memory[m].used <= peak);
+        assert_true(s.memory[m].used > 0 || peak == 0);
     }
     if (!b->grows)
         assert_int_equal(s.steady_state_allocations, 0);

@@ -140,6 +140,10 @@ PEN_TEST(the_report_tells_how_many_blocks_were_needed)
     assert_true(one.blocks > 2);
     assert_int_equal(one.max_in_use, 1);
     assert_int_equal(pool_of_edge(&r, 1).blocks, -1);  // the source's frames
+    // Of the bytes too one block was used. Rows are padded to 64 bytes.
+    const struct pen_stats s = stats_of(&r);
+    const struct pen_memory_stats *host = &s.memory[PEN_MEM_HOST];
+    assert_int_equal(host->peak - host->used, (one.blocks - 1) * 64 * 8);
     run_finish(&r);
 
     // A sink that takes none has the queues filled: two of four frames. It is

@@ -851,7 +851,8 @@ PEN_TEST(the_report_has_the_keys_of_the_design_and_true_numbers)
                                           "dmabuf", NULL };
     static const char *const whole[] = { "before", "after", "process_before",
                                          "process_after", NULL };
-    static const char *const use[] = { "planned_peak", "peak", "live", NULL };
+    static const char *const use[] = { "planned_peak", "peak", "live", "used",
+                                       NULL };
     static const char *const cuda[] = { "contexts_retained",
                                         "contexts_released",
                                         "streams",
