@@ -79,11 +79,10 @@ enum stk_transfer stk_transfer_between(const struct pen_module_class *cls,
         return STK_H2H;
     const bool from_device = STK_HOMES_CUDA & STK_HOME_BIT(in);
     const bool to_device = STK_HOMES_CUDA & STK_HOME_BIT(out);
-    if (from_device && to_device)
-        return STK_D2D;
-    if (to_device)
-        return STK_H2D;
-    return from_device ? STK_D2H : STK_NO_TRANSFER;
+    // An imported DMABUF of the host that is to be downloaded is, by the device.
+    if (!to_device)
+        return STK_D2H;
+    return from_device ? STK_D2D : STK_H2D;
 }
 
 enum stk_transfer stk_node_transfer(const struct pen_plan *plan,
