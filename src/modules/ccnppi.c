@@ -103,5 +103,6 @@ const struct pen_module_class stk_class_ccnppi = {
         .negotiate = negotiate,
         .prepare = prepare,
         .process = process,
+        .operations = stk_convert_operations,
     },
 };

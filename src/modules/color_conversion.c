@@ -174,5 +174,6 @@ const struct pen_module_class stk_class_color_conversion = {
         .negotiate = negotiate,
         .prepare = prepare,
         .process = process,
+        .operations = stk_convert_operations,
     },
 };

@@ -1,5 +1,14 @@
 #include "convert_common.h"
 
+#include "../kernels/work.h"
+
+uint64_t stk_convert_operations(const void *params, const struct pen_caps *in,
+                                const struct pen_caps *out)
+{
+    (void)params;
+    return stk_work_convert(in, out);
+}
+
 void stk_convert_negotiate(const struct pen_caps *in, enum pen_format format,
                            int32_t range, struct pen_caps *out)
 {

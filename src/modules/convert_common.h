@@ -6,6 +6,10 @@
 #include "../kernels/ops.h"
 #include "common.h"
 
+// For both classes, by the formats of the two.
+uint64_t stk_convert_operations(const void *params, const struct pen_caps *in,
+                                const struct pen_caps *out);
+
 struct stk_convert_state {
     struct pen_caps src, dst;  // that `args` is for
     struct penk_convert args;

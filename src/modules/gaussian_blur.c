@@ -1,5 +1,6 @@
 // GaussianBlur: separable Gaussian on the GPU.
 
+#include "../kernels/work.h"
 #include "blur_common.h"
 #include "modules.h"
 
@@ -13,6 +14,14 @@ static const struct pen_pin outputs[] = {
                     STK_MEM_CUDA, STK_BLUR_FORMATS),
     { 0 },
 };
+
+static uint64_t operations(const void *params, const struct pen_caps *in,
+                           const struct pen_caps *out)
+{
+    const struct stk_blur_params *p = params;
+    (void)out;
+    return stk_work_blur(in, p->kernel_size, true);
+}
 
 static enum pen_status process(struct pen_module *m, const struct pen_io *io,
                                struct pen_error *err)
@@ -55,5 +64,6 @@ const struct pen_module_class stk_class_gaussian_blur = {
         .check = stk_blur_check,
         .prepare = stk_blur_prepare,
         .process = process,
+        .operations = operations,
     },
 };

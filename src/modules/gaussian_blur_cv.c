@@ -1,5 +1,6 @@
 // GaussianBlurCV: the CPU twin of GaussianBlur, bit for bit.
 
+#include "../kernels/work.h"
 #include "blur_common.h"
 #include "modules.h"
 
@@ -13,6 +14,14 @@ static const struct pen_pin outputs[] = {
                     PEN_MEM_BITS_HOST, STK_BLUR_FORMATS),
     { 0 },
 };
+
+static uint64_t operations(const void *params, const struct pen_caps *in,
+                           const struct pen_caps *out)
+{
+    const struct stk_blur_params *p = params;
+    (void)out;
+    return stk_work_blur(in, p->kernel_size, false);
+}
 
 static enum pen_status process(struct pen_module *m, const struct pen_io *io,
                                struct pen_error *err)
@@ -48,5 +57,6 @@ const struct pen_module_class stk_class_gaussian_blur_cv = {
         .check = stk_blur_check,
         .prepare = stk_blur_prepare,
         .process = process,
+        .operations = operations,
     },
 };

@@ -1,5 +1,6 @@
 // ImageResizeCV: scaling on the CPU.
 
+#include "../kernels/work.h"
 #include "modules.h"
 #include "resize_common.h"
 
@@ -34,6 +35,14 @@ static enum pen_status make_table(struct pen_module *m,
     PEN_TRY(stk_workspace_grow(m, &st->table, resize->table_bytes, err));
     stk_resize_weights(resize, st->table.memory);
     return PEN_OK;
+}
+
+static uint64_t operations(const void *params, const struct pen_caps *in,
+                           const struct pen_caps *out)
+{
+    const struct stk_resize_params *p = params;
+    return stk_work_resize(in, out, (enum stk_interpolation)p->interpolation,
+                           false);
 }
 
 static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
@@ -87,5 +96,6 @@ const struct pen_module_class stk_class_image_resize_cv = {
         .process = process,
         .close = close_module,
         .workspace = workspace,
+        .operations = operations,
     },
 };

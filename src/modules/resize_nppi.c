@@ -1,5 +1,6 @@
 // ResizeNPPI: scaling on the GPU.
 
+#include "../kernels/work.h"
 #include "modules.h"
 #include "resize_common.h"
 
@@ -81,6 +82,14 @@ static enum pen_status note_change(struct pen_module *m,
     return PEN_OK;
 }
 
+static uint64_t operations(const void *params, const struct pen_caps *in,
+                           const struct pen_caps *out)
+{
+    const struct stk_resize_params *p = params;
+    return stk_work_resize(in, out, (enum stk_interpolation)p->interpolation,
+                           true);
+}
+
 static enum pen_status prepare(struct pen_module *m, const struct pen_io *io,
                                struct pen_caps *out, struct pen_error *err)
 {
@@ -140,5 +149,6 @@ const struct pen_module_class stk_class_resize_nppi = {
         .process = process,
         .close = close_module,
         .workspace = workspace,
+        .operations = operations,
     },
 };

@@ -203,6 +203,13 @@ PEN_TEST(device_pools_are_exported_also_those_of_bridges)
     world_finish(&w);
 }
 
+// Nanoseconds in which one thread moves bytes, rounded up.
+static int64_t rate_of(const struct pen_plan *plan, int64_t bytes)
+{
+    const int64_t rate = plan->profile.host_rate;
+    return (bytes * 1000 + rate - 1) / rate;
+}
+
 PEN_TEST(a_pool_is_one_thing_and_the_second_gets_a_copy)
 {
     struct world w;
@@ -222,7 +229,7 @@ PEN_TEST(a_pool_is_one_thing_and_the_second_gets_a_copy)
         copy++;
     // Read and written once, by one thread.
     assert_int_equal(copy->cost_ns,
-                     2 * 192 * 48 * 1000 / w.plan->profile.host_rate);
+                     rate_of(w.plan, 2 * 192 * 48));
     world_finish(&w);
 
     // The same where device memory could be exported: the sink may want to map

@@ -263,18 +263,27 @@ PEN_TEST(a_copy_is_forced_by_memory_and_the_properties_are_named)
     world_finish(&w);
 }
 
+// Plan for a host on which even a small picture takes longer than a launch.
+static void on_slow_host(struct world *w, const char *text)
+{
+    struct pen_profile profile = *pen_profile_builtin("generic-cuda");
+    profile.host_rate = 2000;
+    const struct pen_plan_params params = { .profile = &profile };
+    world_plan_with(w, text, &params, NULL);
+}
+
 PEN_TEST(a_conversion_is_forced_by_format_and_tells_where_it_stands)
 {
     struct world w;
-    world_plan(&w,
-               "{ 'modules': {"
-               "  's': { 'type': 'Source', 'props': { 'formats': 'NV12' } },"
-               "  'a': { 'type': 'CudaWork', 'props': {"
-               "         'mem': 'CUDA_DEVICE', 'formats': 'RGB' } },"
-               "  'k': { 'type': 'Sink', 'props': {"
-               "         'mem': 'CUDA_DEVICE' } } },"
-               " 'connections': [ { 'from': 's', 'to': 'a' },"
-               "                  { 'from': 'a', 'to': 'k' } ] }");
+    on_slow_host(&w,
+                 "{ 'modules': {"
+                 "  's': { 'type': 'Source', 'props': { 'formats': 'NV12' } },"
+                 "  'a': { 'type': 'CudaWork', 'props': {"
+                 "         'mem': 'CUDA_DEVICE', 'formats': 'RGB' } },"
+                 "  'k': { 'type': 'Sink', 'props': {"
+                 "         'mem': 'CUDA_DEVICE' } } },"
+                 " 'connections': [ { 'from': 's', 'to': 'a' },"
+                 "                  { 'from': 'a', 'to': 'k' } ] }");
     json_t *root = explain(&w, "s:a");
     assert_int_equal(count(root, "bridges"), 2);
     const json_t *copy = item(root, "bridges", 0);
@@ -402,15 +411,15 @@ PEN_TEST(a_staged_upload_names_the_budget_that_avoids_it)
 PEN_TEST(without_a_step_the_plan_is_the_next_best_one)
 {
     struct world w, other;
-    world_plan(&w, CONVERTED("", "{ 'from': 's', 'to': 'k' }"));
+    on_slow_host(&w, CONVERTED("", "{ 'from': 's', 'to': 'k' }"));
     json_t *root = explain(&w, "s:k");
     assert_string_equal(string(item(root, "bridges", 1), "does"),
                         "converts to RGB, on the device");
     // On the host in front of the upload, as if the file said so.
-    world_plan(&other, CONVERTED("'c': { 'type': 'HostConvert', 'props': {"
-                                 "         'imageType': 'RGB' } },",
-                                 "{ 'from': 's', 'to': 'c' },"
-                                 "{ 'from': 'c', 'to': 'k' }"));
+    on_slow_host(&other, CONVERTED("'c': { 'type': 'HostConvert', 'props': {"
+                                   "         'imageType': 'RGB' } },",
+                                   "{ 'from': 's', 'to': 'c' },"
+                                   "{ 'from': 'c', 'to': 'k' }"));
     const json_t *a = answer(root, "alternatives", "step", "convert_on_device");
     assert_string_equal(string(a, "module"), "s");
     assert_string_equal(string(a, "bridges"),
