@@ -5,6 +5,7 @@
 // modules include module.h, authors of kernels kernel.h.
 
 #include <penstock/base.h>
+#include <penstock/calibrate.h>
 #include <penstock/description.h>
 #include <penstock/device.h>
 #include <penstock/format.h>

@@ -16,6 +16,14 @@ enum pen_dmabuf_caps {
     PEN_DMABUF_IMPORT = 4,  // the device reaches DMABUFs of the host
 };
 
+// NVIDIA's libraries that are found beside the driver.
+enum pen_libraries {
+    PEN_LIBRARY_NVJPEG = 1,
+    PEN_LIBRARY_NVCUVID = 2,  // video decoding
+    PEN_LIBRARY_NVENC = 4,    // video encoding
+    PEN_LIBRARY_NPP = 8,
+};
+
 // What a plan reckons with: times in nanoseconds, rates in bytes per
 // microsecond (1000 are 1 GB/s), sizes in bytes.
 struct pen_profile {
@@ -39,15 +47,19 @@ struct pen_profile {
     uint64_t host_memory;     // bytes; 0: what this machine has
     uint64_t cuda_memory;     // free bytes of the device; 0: unknown, and
                               // then no default budget
+    // What it is the profile of; "", 0: not told.
+    char device_name[128], cpu_name[96];
+    bool emulated;       // the device's numbers are those of the emulated one
+    unsigned libraries;  // bits of pen_libraries
+    uint32_t copy_engines, decode_engines, jpeg_engines;
 };
 // "generic-cuda" or "cpu"; NULL if there is no such profile. Static.
 // Thread: any.
 PEN_API const struct pen_profile *pen_profile_builtin(const char *name);
-// Read a profile from a JSON object with the fields of pen_profile as keys;
-// the memory sizes may be left out, and so may `dmabuf`, an array of "host",
-// "export" and "import" (none of them).
-// Errors: PEN_E_IO, PEN_E_CONFIG (what is wrong with which key), PEN_E_LIMIT,
-// PEN_E_NOMEM. Thread: any.
+// Read a profile from a JSON object with the fields of pen_profile as keys; a
+// key that begins with # is a comment. What may be left out and what it is
+// then: docs/guide/profiles.md. Errors: PEN_E_IO, PEN_E_CONFIG (what is wrong
+// with which key), PEN_E_LIMIT, PEN_E_NOMEM. Thread: any.
 PEN_API PEN_NODISCARD enum pen_status pen_profile_load(const char *path,
                                                        struct pen_profile *out,
                                                        struct pen_error *err);

@@ -10,7 +10,7 @@ import subprocess
 from tap import PENSTOCK, Skip, case, equal, main, penstock, true
 
 VERBS = ["run", "validate", "plan", "list-modules", "describe", "devices",
-         "schema"]
+         "calibrate", "schema"]
 CLASSES = ["CCNPPI", "ColorConversion", "CuCtxSynchronize", "CudaMemCopy",
            "CudaStreamSynchronize", "FileReaderModule", "FileWriterModule",
            "GaussianBlur", "GaussianBlurCV", "ImageDecoderCV",

@@ -23,7 +23,7 @@ struct cmd {
     int (*run)(int argc, char **argv);
 };
 extern const struct cmd cmd_run, cmd_validate, cmd_plan, cmd_list_modules,
-    cmd_describe, cmd_devices, cmd_schema;
+    cmd_describe, cmd_devices, cmd_calibrate, cmd_schema;
 
 // --- arguments --------------------------------------------------------------
 // A wrong one is told and ends the process with EXIT_USAGE.

@@ -7,8 +7,8 @@
 #include "cmd.h"
 
 static const struct cmd *const commands[] = {
-    &cmd_run,      &cmd_validate, &cmd_plan,   &cmd_list_modules,
-    &cmd_describe, &cmd_devices,  &cmd_schema,
+    &cmd_run,      &cmd_validate, &cmd_plan,      &cmd_list_modules,
+    &cmd_describe, &cmd_devices,  &cmd_calibrate, &cmd_schema,
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
