@@ -24,7 +24,7 @@ struct stk_trace {
     // the way from there; STK_NO_NODE: not on the way here.
     int32_t down, down_from;  // through host memory only
     int32_t up, up_from;      // through device memory only
-    int32_t source;           // without an end, whose frames it gets
+    int32_t source;           // without an end, whose frames come
     uint32_t group;           // a forest: nodes with one cause
     uint32_t next;            // in its group, by number; 0: the last
     uint32_t set;             // that it was put into last
@@ -33,16 +33,19 @@ struct stk_trace {
     const struct pen_module_class *twin;  // of STK_MOVES_AS_TWIN
     int64_t better;                       // what that takes less; ns
     uint8_t way;                          // enum stk_change
-    uint8_t uploads;  // bits of the output pins that feed an upload
-    bool between;     // on the way from a download back to the device
-    bool idle;        // nothing was done since the upload
-    bool stuck;       // what passes frames on since then must be on the device
-    bool busy;        // something behind it needs the device
-    bool told;        // a copy that some advice is about
-    bool dropped;     // goes with what is being told
-    bool kept;        // dropped, but only for some of its consumers
-    bool unpriced;    // `better` is not known
-    bool warned;      // a source of which W316 has spoken
+    uint8_t uploads;   // bits of the output pins that feed an upload
+    uint8_t transfer;  // enum stk_transfer
+    uint8_t shared;    // likewise, one of the planner's
+    bool between;      // on the way from a download back to the device
+    bool idle;         // nothing was done since the upload
+    bool stuck;        // what passes frames on since then must be on the device
+    bool busy;         // something behind it needs the device
+    bool host_bound;   // frames are handed on to what needs the host
+    bool told;         // a copy that some advice is about
+    bool dropped;      // goes with what is being told
+    bool kept;         // dropped, but only for some of its consumers
+    bool unpriced;     // `better` is not known
+    bool warned;       // a source of which W316 has spoken
 };
 
 // What a frame takes less.
@@ -79,6 +82,7 @@ struct stk_advice {
     struct stk_plan_node like;  // the twin that was looked at last
     struct pen_pin_set like_in[PEN_MAX_PINS], like_out[PEN_MAX_PINS];
     struct stk_twins twins[STK_TWIN_ROWS];  // as looked up before
+    bool endless;                           // some source is
     bool failed;                            // no memory
 };
 
@@ -131,6 +135,12 @@ stk_advice_from(const struct stk_advice *a, const struct stk_plan_edge *e)
     return &a->plan->nodes[e->from];
 }
 
+static inline enum stk_transfer stk_advice_transfer(const struct stk_advice *a,
+                                                    uint32_t node)
+{
+    return (enum stk_transfer)a->traces[node].transfer;
+}
+
 static inline bool stk_advice_host(const struct stk_plan_edge *e)
 {
     return !(STK_HOMES_CUDA & STK_HOME_BIT(stk_edge_home(e)));
@@ -141,5 +151,7 @@ static inline bool stk_advice_host(const struct stk_plan_edge *e)
 void stk_advise_paths(struct stk_advice *a);
 void stk_advise_copies(struct stk_advice *a);
 void stk_advise_sources(struct stk_advice *a);
+// Whether a source is set so that it does not end.
+bool stk_advice_endless(const struct stk_plan_node *node);
 
 #endif  // STK_PLAN_ADVISE_H

@@ -8,11 +8,6 @@
 
 #include <string.h>
 
-static enum stk_transfer transfer_of(const struct stk_advice *a, uint32_t n)
-{
-    return stk_node_transfer(a->plan, &a->plan->nodes[n]);
-}
-
 static bool crosses(enum stk_transfer transfer)
 {
     return transfer == STK_H2D || transfer == STK_D2H;
@@ -106,7 +101,7 @@ static bool not_needed(struct stk_advice *a, uint32_t copy, bool device,
 static void advise_needless(struct stk_advice *a, uint32_t copy)
 {
     const struct stk_plan_node *node = &a->plan->nodes[copy];
-    const enum stk_transfer transfer = transfer_of(a, copy);
+    const enum stk_transfer transfer = stk_advice_transfer(a, copy);
     struct stk_gain gain = { .known = true };
     if (!not_needed(a, copy, transfer == STK_D2H, &gain))
         return;
@@ -135,7 +130,7 @@ static void advise_equal(struct stk_advice *a, uint32_t begin, uint32_t end,
     uint32_t others = 0;
     for (uint32_t i = begin; i < end; i++) {
         const uint32_t to = plan->edges[i].to;
-        if (transfer_of(a, to) != which || a->traces[to].told ||
+        if (stk_advice_transfer(a, to) != which || a->traces[to].told ||
             plan->first_out[to] == plan->first_out[to + 1])
             continue;
         if (kept == STK_NO_NODE && !plan->nodes[to].inserted)
@@ -156,7 +151,7 @@ static void advise_equal(struct stk_advice *a, uint32_t begin, uint32_t end,
     stk_advice_name(&a->text, plan->nodes[kept].id);
     for (uint32_t i = begin; i < end; i++) {
         const uint32_t to = plan->edges[i].to;
-        if (transfer_of(a, to) != which || a->traces[to].told ||
+        if (stk_advice_transfer(a, to) != which || a->traces[to].told ||
             to == (uint32_t)kept ||
             plan->first_out[to] == plan->first_out[to + 1])
             continue;
@@ -215,12 +210,12 @@ static int32_t only_consumer(const struct stk_advice *a, uint32_t number)
 static void advise_order(struct stk_advice *a, uint32_t first, uint32_t second)
 {
     const struct pen_plan *plan = a->plan;
-    const bool copies_first = crosses(transfer_of(a, first));
+    const bool copies_first = crosses(stk_advice_transfer(a, first));
     const uint32_t copy = copies_first ? first : second;
     const uint32_t conversion = copies_first ? second : first;
     const struct stk_plan_node *c = &plan->nodes[copy];
     const struct stk_plan_node *v = &plan->nodes[conversion];
-    const enum stk_transfer which = transfer_of(a, copy);
+    const enum stk_transfer which = stk_advice_transfer(a, copy);
     const struct pen_module_class *named;
     int64_t now_copy, now_conversion, then;
     // What the planner placed is on the cheaper side.
@@ -268,10 +263,11 @@ static void advise_conversion(struct stk_advice *a, uint32_t number)
         return;
     const uint32_t before = a->plan->edges[node->in_edge[0]].from;
     const int32_t behind = only_consumer(a, number);
-    if (crosses(transfer_of(a, before)) &&
+    if (crosses(stk_advice_transfer(a, before)) &&
         only_consumer(a, before) == (int32_t)number)
         advise_order(a, before, number);
-    if (behind != STK_NO_NODE && crosses(transfer_of(a, (uint32_t)behind)))
+    if (behind != STK_NO_NODE &&
+        crosses(stk_advice_transfer(a, (uint32_t)behind)))
         advise_order(a, number, (uint32_t)behind);
 }
 
@@ -319,7 +315,7 @@ static void advise_upload(struct stk_advice *a, uint32_t upload)
         return;
     const struct stk_plan_edge *e = &plan->edges[node->in_edge[0]];
     const struct stk_plan_node *ring = NULL;  // what makes pinned copies first
-    if (transfer_of(a, e->from) == STK_H2H) {
+    if (stk_advice_transfer(a, e->from) == STK_H2H) {
         ring = stk_advice_from(a, e);
         // That this is so for the budget is told by W510.
         if (ring->staged || a->traces[e->from].told ||
@@ -361,7 +357,7 @@ void stk_advise_copies(struct stk_advice *a)
     if (plan->h2d_per_frame == 0 && plan->d2h_per_frame == 0)
         return;
     for (uint32_t n = 0; n < plan->node_count && !a->failed; n++) {
-        const enum stk_transfer transfer = transfer_of(a, n);
+        const enum stk_transfer transfer = stk_advice_transfer(a, n);
         advise_pins(a, n);
         advise_conversion(a, n);
         if (crosses(transfer) && !plan->nodes[n].inserted && !a->traces[n].told)

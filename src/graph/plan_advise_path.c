@@ -19,11 +19,6 @@ enum {
     NAMES = 6,   // modules told by name in one list
 };
 
-static enum stk_transfer transfer_of(const struct stk_advice *a, uint32_t n)
-{
-    return stk_node_transfer(a->plan, &a->plan->nodes[n]);
-}
-
 // --- what lies where ---------------------------------------------------------
 
 static bool takes(const struct stk_plan_node *node, bool device)
@@ -53,6 +48,9 @@ static void trace_node(struct stk_advice *a, uint32_t number)
     const struct stk_plan_node *node = &plan->nodes[number];
     struct stk_trace *t = &a->traces[number];
     t->down = t->down_from = t->up = t->up_from = STK_NO_NODE;
+    t->transfer = (uint8_t)stk_node_transfer(plan, node);
+    t->source = stk_advice_endless(node) ? (int32_t)number : STK_NO_NODE;
+    a->endless = a->endless || t->source != STK_NO_NODE;
     t->idle = true;
     t->group = number;
     for (uint32_t i = 0; i < node->inputs; i++) {
@@ -61,7 +59,7 @@ static void trace_node(struct stk_advice *a, uint32_t number)
         const struct stk_plan_edge *e = &plan->edges[node->in_edge[i]];
         const struct stk_plan_node *from = &plan->nodes[e->from];
         const struct stk_trace *f = &a->traces[e->from];
-        const enum stk_transfer transfer = transfer_of(a, e->from);
+        const enum stk_transfer transfer = stk_advice_transfer(a, e->from);
         const bool host = stk_advice_host(e);
         const int32_t down = transfer == STK_D2H ? (int32_t)e->from
                              : host              ? f->down
@@ -76,7 +74,8 @@ static void trace_node(struct stk_advice *a, uint32_t number)
         if (t->up == STK_NO_NODE && up != STK_NO_NODE) {
             t->up = up;
             t->up_from = (int32_t)e->from;
-            t->idle = transfer == STK_H2D || (f->idle && passes(from));
+            t->idle = transfer == STK_H2D ||
+                      (f->idle && passes(from) && from->inputs == 1);
             t->stuck = transfer != STK_H2D &&
                        (f->stuck || !(takes(from, false) || only_waits(from)));
         }
@@ -88,37 +87,43 @@ static bool returns(const struct stk_advice *a, const struct stk_plan_edge *e)
 {
     if (!stk_advice_host(e))
         return false;
-    return transfer_of(a, e->to) == STK_H2D ||
+    return stk_advice_transfer(a, e->to) == STK_H2D ||
            !strcmp(stk_edge_how(a->plan, e), "imported");
 }
 
-// From the end to the beginning: what leads back to the device, and what an
-// upload is needed for.
+// Whether what takes the frames of an edge on the host could not take them on
+// the device. What hands on the frames of several inputs keeps them together.
+static bool needs_host(const struct stk_advice *a,
+                       const struct stk_plan_edge *e)
+{
+    const struct stk_plan_node *to = &a->plan->nodes[e->to];
+    return !(to->in[e->to_pin].mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE)) ||
+           (passes(to) && (to->inputs > 1 || a->traces[e->to].host_bound));
+}
+
+// From the end to the beginning: what leads back to the device.
 static void look_behind(struct stk_advice *a, uint32_t number)
 {
     const struct pen_plan *plan = a->plan;
-    const enum stk_transfer own = transfer_of(a, number);
+    const enum stk_transfer own = stk_advice_transfer(a, number);
     struct stk_trace *t = &a->traces[number];
     for (uint32_t i = plan->first_out[number]; i < plan->first_out[number + 1];
          i++) {
         const struct stk_plan_edge *e = &plan->edges[i];
         const struct stk_plan_node *to = &plan->nodes[e->to];
-        const enum stk_transfer next = transfer_of(a, e->to);
+        const enum stk_transfer next = stk_advice_transfer(a, e->to);
         if (next == STK_H2D)
             t->uploads |= (uint8_t)(1u << e->from_pin);
+        // The planner shares its own only.
+        if (next == STK_H2D && to->inserted)
+            t->shared |= (uint8_t)(1u << e->from_pin);
         if (t->down != STK_NO_NODE && stk_advice_host(e) &&
             (own == STK_NO_TRANSFER || own == STK_H2H) &&
             (returns(a, e) || a->traces[e->to].between))
             t->between = true;
-        const bool host_too = to->in[e->to_pin].mem & PEN_MEM_BITS_HOST &&
-                              !(to->cls->flags & PEN_CLASS_CUDA);
-        if (next == STK_D2H)
-            continue;
-        t->busy = t->busy || (passes(to) ? a->traces[e->to].busy : !host_too);
+        if (stk_advice_host(e) && next != STK_H2D && needs_host(a, e))
+            t->host_bound = true;
     }
-    if (passes(&plan->nodes[number]) && !takes(&plan->nodes[number], false) &&
-        !only_waits(&plan->nodes[number]))
-        t->busy = true;
 }
 
 static uint32_t root_of(struct stk_advice *a, uint32_t n)
@@ -179,7 +184,7 @@ static void tell_path(struct stk_advice *a)
         if (i + 1 < a->path_count)
             stk_text_add(&a->text, " -> ");
         stk_text_add(&a->text, a->plan->nodes[n].id);
-        const enum stk_transfer transfer = transfer_of(a, n);
+        const enum stk_transfer transfer = stk_advice_transfer(a, n);
         if (transfer == STK_H2D)
             stk_text_add(&a->text, " (to the device)");
         else if (transfer == STK_D2H)
@@ -222,14 +227,14 @@ static void tell_return(struct stk_advice *a, const struct stk_plan_edge *e,
                         bool first)
 {
     begin_path(a);
-    if (transfer_of(a, e->to) == STK_H2D) {
+    if (stk_advice_transfer(a, e->to) == STK_H2D) {
         put_consumer(a, e->to);
         put(a, e->to);
     } else {
         a->path[a->path_count++] = e->to;
     }
     uint32_t at = e->from;
-    while (transfer_of(a, at) != STK_D2H && !is_printed(a, at)) {
+    while (stk_advice_transfer(a, at) != STK_D2H && !is_printed(a, at)) {
         put(a, at);
         at = (uint32_t)a->traces[at].down_from;
     }
@@ -314,7 +319,8 @@ static void tell_ways(struct stk_advice *a, uint32_t root)
             tell_branch(a, n);
         for (uint32_t i = 0; i < plan->nodes[n].inputs; i++) {
             const int32_t in = plan->nodes[n].in_edge[i];
-            if (in >= 0 && transfer_of(a, plan->edges[in].from) == STK_D2H &&
+            if (in >= 0 &&
+                stk_advice_transfer(a, plan->edges[in].from) == STK_D2H &&
                 !is_printed(a, plan->edges[in].from))
                 tell_download(a, plan->edges[in].from, n);
         }
@@ -383,7 +389,7 @@ static void weigh_inputs(struct stk_advice *a, uint32_t number,
         const uint64_t bytes = stk_advice_bytes(a, e);
         if (f->set == a->set || !stk_advice_host(e))
             continue;
-        if (transfer_of(a, e->from) == STK_D2H) {
+        if (stk_advice_transfer(a, e->from) == STK_D2H) {
             const bool all = last_hit(a, f, e->from);
             if (!a->plan->nodes[e->from].inserted)
                 stk_advice_drop(a, e->from, true);
@@ -392,7 +398,7 @@ static void weigh_inputs(struct stk_advice *a, uint32_t number,
             f->kept = false;
             stk_advice_copy(a, gain, STK_D2H, bytes, 1);
         } else if (first_time(f, a->set, e->from_pin) &&
-                   !(f->uploads & (1u << e->from_pin))) {
+                   !(f->shared & (1u << e->from_pin))) {
             stk_advice_copy(a, gain, STK_H2D, bytes, -1);
         }
     }
@@ -406,13 +412,12 @@ static void weigh_output(struct stk_advice *a, const struct stk_plan_edge *e,
     const uint64_t bytes = stk_advice_bytes(a, e);
     if (a->traces[e->to].set == a->set)
         return;
-    if (transfer_of(a, e->to) == STK_H2D) {
+    if (stk_advice_transfer(a, e->to) == STK_H2D) {
         stk_advice_copy(a, gain, STK_H2D, bytes, 1);
         a->traces[e->to].set = a->set;
         if (!to->inserted)
             stk_advice_drop(a, e->to, false);
-    } else if (!(to->in[e->to_pin].mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE)) &&
-               first_time(f, a->set, e->from_pin)) {
+    } else if (needs_host(a, e) && first_time(f, a->set, e->from_pin)) {
         stk_advice_copy(a, gain, STK_D2H, bytes, -1);
     }
 }
@@ -476,12 +481,12 @@ static struct stk_gain copies_of(struct stk_advice *a, uint32_t root)
             if (in < 0)
                 continue;
             const struct stk_plan_edge *e = &plan->edges[in];
-            if (transfer_of(a, e->from) == STK_D2H &&
+            if (stk_advice_transfer(a, e->from) == STK_D2H &&
                 first_time(&a->traces[e->from], a->set, 0))
                 stk_advice_copy(a, &gain, STK_D2H, stk_advice_bytes(a, e), 1);
         }
         for (uint32_t i = plan->first_out[n]; i < plan->first_out[n + 1]; i++)
-            if (transfer_of(a, plan->edges[i].to) == STK_H2D)
+            if (stk_advice_transfer(a, plan->edges[i].to) == STK_H2D)
                 stk_advice_copy(a, &gain, STK_H2D,
                                 stk_advice_bytes(a, &plan->edges[i]), 1);
     } while ((n = a->traces[n].next) != 0);
@@ -623,7 +628,7 @@ static bool choose_end(struct stk_advice *a, uint32_t root, bool before,
             if (node->in_edge[k] < 0)
                 continue;
             const struct stk_plan_edge *e = &plan->edges[node->in_edge[k]];
-            may = transfer_of(a, e->from) == STK_D2H ||
+            may = stk_advice_transfer(a, e->from) == STK_D2H ||
                   a->traces[e->from].set == a->set;
         }
         for (uint32_t k = plan->first_out[n];
@@ -789,15 +794,37 @@ static void advise_idle(struct stk_advice *a, uint32_t upload)
     stk_advice_issue(a, "W310", place[0] ? place : plan->nodes[upload].pointer);
 }
 
+// From the end to the beginning: whether something needs the frames that an
+// upload gives. A copy by hand that was told keeps what feeds it there.
+static void find_busy(struct stk_advice *a, uint32_t number)
+{
+    const struct pen_plan *plan = a->plan;
+    const struct stk_plan_node *node = &plan->nodes[number];
+    struct stk_trace *t = &a->traces[number];
+    t->busy = passes(node) && !takes(node, false) && !only_waits(node);
+    for (uint32_t i = plan->first_out[number];
+         i < plan->first_out[number + 1] && !t->busy; i++) {
+        const uint32_t to = plan->edges[i].to;
+        if (stk_advice_transfer(a, to) == STK_D2H)
+            t->busy = !plan->nodes[to].inserted &&
+                      (a->traces[to].told || !a->traces[to].idle);
+        else
+            t->busy = !passes(&plan->nodes[to]) || a->traces[to].busy ||
+                      plan->nodes[to].inputs > 1;
+    }
+}
+
 // Downloads of frames with which nothing was done, by their uploads.
 static void find_idle(struct stk_advice *a)
 {
-    for (uint32_t n = 0; n < a->plan->node_count; n++)
+    for (uint32_t n = a->plan->node_count; n-- > 0;) {
         a->traces[n].next = 0;
+        find_busy(a, n);
+    }
     for (uint32_t n = a->plan->node_count; n-- > 0;) {
         struct stk_trace *t = &a->traces[n];
-        if (transfer_of(a, n) != STK_D2H || t->up == STK_NO_NODE || !t->idle ||
-            t->told || a->traces[t->up].told)
+        if (stk_advice_transfer(a, n) != STK_D2H || t->up == STK_NO_NODE ||
+            !t->idle || t->told || a->traces[t->up].told)
             continue;
         struct stk_trace *u = &a->traces[t->up];
         // What others need on the device cannot be stepped over.
@@ -821,12 +848,12 @@ void stk_advise_paths(struct stk_advice *a)
     for (uint32_t n = 0; n < count && !a->failed; n++)
         if (a->traces[n].between
                 ? root_of(a, n) == n
-                : transfer_of(a, n) == STK_D2H && leads_back(a, n))
+                : stk_advice_transfer(a, n) == STK_D2H && leads_back(a, n))
             advise_group(a, n);
     if (a->plan->h2d_per_frame == 0)
         return;
     find_idle(a);
     for (uint32_t n = 0; n < count && !a->failed; n++)
-        if (transfer_of(a, n) == STK_H2D && a->traces[n].next != 0)
+        if (stk_advice_transfer(a, n) == STK_H2D && a->traces[n].next != 0)
             advise_idle(a, n);
 }

@@ -10,11 +10,11 @@
 // The property by which a source ends, where it is set so that it does not.
 static const struct pen_prop *endless(const struct stk_plan_node *node)
 {
+    if (node->inputs != 0)
+        return NULL;
     const struct pen_prop *loop = stk_prop_find(node->cls->props, "readLoop");
     const struct pen_prop *most = stk_prop_find(node->cls->props, "maxFrames");
     const char *params = node->params;
-    if (node->inputs != 0)
-        return NULL;
     if (loop && loop->kind == PEN_PROP_BOOL) {
         bool on;
         memcpy(&on, params + loop->offset, sizeof(on));
@@ -28,6 +28,11 @@ static const struct pen_prop *endless(const struct stk_plan_node *node)
             return most;
     }
     return NULL;
+}
+
+bool stk_advice_endless(const struct stk_plan_node *node)
+{
+    return endless(node) != NULL;
 }
 
 // Whether it makes a file for each frame, or adds to one.
@@ -77,12 +82,11 @@ static void tell(struct stk_advice *a, const struct stk_plan_node *source,
 void stk_advise_sources(struct stk_advice *a)
 {
     const struct pen_plan *plan = a->plan;
-    if (plan->params.frames)
+    if (plan->params.frames || !a->endless)
         return;
     for (uint32_t n = 0; n < plan->node_count && !a->failed; n++) {
         const struct stk_plan_node *node = &plan->nodes[n];
         struct stk_trace *t = &a->traces[n];
-        t->source = endless(node) ? (int32_t)n : STK_NO_NODE;
         for (uint32_t i = 0; i < node->inputs; i++) {
             if (node->in_edge[i] < 0)
                 continue;
