@@ -8,21 +8,76 @@
 
 // --- modules by id ----------------------------------------------------------
 
-static int compare_id(const void *a, const void *b, void *cookie)
+// FNV-1a.
+static uint32_t hash_of(const char *id)
 {
+    uint32_t h = 2166136261u;
+    for (; *id; id++)
+        h = (h ^ (unsigned char)*id) * 16777619u;
+    return h;
+}
+
+static int compare_name(const void *a, const void *b, void *cookie)
+{
+    const struct stk_name *x = a, *y = b;
     const struct pen_description *d = cookie;
-    return strcmp(d->modules[*(const uint32_t *)a].id,
-                  d->modules[*(const uint32_t *)b].id);
+    if (x->hash != y->hash)
+        return x->hash < y->hash ? -1 : 1;
+    return strcmp(d->modules[x->module].id, d->modules[y->module].id);
+}
+
+// Names lie by the highest bits of their hash, about one in each place; those
+// in the same place are sorted, so that a file which is made to have them all
+// there is read no slower than by halves.
+static bool make_names(struct stk_resolver *r)
+{
+    const uint32_t n = r->desc->module_count;
+    uint32_t bits = 1;
+    while (bits < 31 && (1u << bits) < n)
+        bits++;
+    const uint32_t places = 1u << bits;
+    r->name_shift = 32 - bits;
+    r->name_first =
+        stk_arena_alloc(&r->scratch, (places + 2) * sizeof(uint32_t));
+    struct stk_name *names =
+        stk_arena_alloc(&r->scratch, (n + 1) * sizeof(*names));
+    if (!r->name_first || !names)
+        return false;
+    r->names = names;
+    // Counted two places ahead, so that filling leaves them right.
+    for (uint32_t i = 0; i < n; i++)
+        r->name_first[(hash_of(r->desc->modules[i].id) >> r->name_shift) + 2]++;
+    for (uint32_t i = 2; i < places + 2; i++)
+        r->name_first[i] += r->name_first[i - 1];
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t hash = hash_of(r->desc->modules[i].id);
+        r->names[r->name_first[(hash >> r->name_shift) + 1]++] =
+            (struct stk_name){ hash, i };
+    }
+    for (uint32_t i = 0; i < places; i++) {
+        const uint32_t first = r->name_first[i], end = r->name_first[i + 1];
+        if (end - first > 1)
+            qsort_r(r->names + first, end - first, sizeof(*r->names),
+                    compare_name, (void *)r->desc);
+    }
+    return true;
 }
 
 int32_t stk_find_module(const struct stk_resolver *r, const char *id)
 {
-    uint32_t low = 0, high = r->desc->module_count;
+    if (!r->names)
+        return STK_NOBODY;  // out of memory, which is told
+    const uint32_t hash = hash_of(id);
+    uint32_t low = r->name_first[hash >> r->name_shift];
+    uint32_t high = r->name_first[(hash >> r->name_shift) + 1];
     while (low < high) {
         const uint32_t mid = low + (high - low) / 2;
-        const int order = strcmp(r->desc->modules[r->sorted[mid]].id, id);
+        const struct stk_name *name = &r->names[mid];
+        const int order = name->hash != hash
+                              ? (name->hash < hash ? -1 : 1)
+                              : strcmp(r->desc->modules[name->module].id, id);
         if (order == 0)
-            return (int32_t)r->sorted[mid];
+            return (int32_t)name->module;
         if (order < 0)
             low = mid + 1;
         else
@@ -342,10 +397,10 @@ static void resolve_pins(struct stk_resolver *r)
 
 void stk_resolve_links(struct stk_resolver *r)
 {
-    const uint32_t n = r->desc->module_count;
-    for (uint32_t i = 0; i < n; i++)
-        r->sorted[i] = i;
-    qsort_r(r->sorted, n, sizeof(*r->sorted), compare_id, (void *)r->desc);
+    if (!make_names(r)) {
+        stk_issues_fail(r->issues);
+        return;
+    }
     r->link_count = r->desc->connection_count;
     for (uint32_t i = 0; i < r->link_count; i++)
         resolve_ends(r, i);

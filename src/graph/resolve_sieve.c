@@ -212,7 +212,7 @@ void stk_resolve_sieves(struct stk_resolver *r)
     uint32_t sieves = 0, count = 0;
     for (uint32_t i = 0; i < d->connection_count; i++)
         sieves += !d->connections[i].sieve;
-    if (!sieves)
+    if (!sieves || !r->link_count)
         return;
     struct sieve *list = stk_arena_alloc(&r->scratch, sieves * sizeof(*list));
     uint32_t *order = stk_arena_alloc(&r->scratch, (n + 1) * sizeof(*order));

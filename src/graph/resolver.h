@@ -39,6 +39,10 @@ struct stk_successors {
     uint32_t *link;
 };
 
+struct stk_name {
+    uint32_t hash, module;
+};
+
 struct stk_resolver {
     const struct pen_description *desc;
     const struct pen_registry *registry;
@@ -49,7 +53,8 @@ struct stk_resolver {
     struct stk_seen *seen;
     struct stk_link *links;  // the connections, then what they forward
     uint32_t link_count;
-    uint32_t *sorted;  // module numbers in the order of their ids
+    struct stk_name *names;  // of modules, by hash
+    uint32_t *name_first, name_shift;
     bool unknown_type;
     size_t patience;  // looks at words and modules that are still worth it
     // For walks, once all links are known.

@@ -444,8 +444,7 @@ static bool allocate(struct stk_resolver *r)
     r->nodes = stk_arena_alloc(&r->scratch, (n + 1) * sizeof(*r->nodes));
     r->seen = stk_arena_alloc(&r->scratch, (n + 1) * sizeof(*r->seen));
     r->links = stk_arena_alloc(&r->scratch, (m + 1) * sizeof(*r->links));
-    r->sorted = stk_arena_alloc(&r->scratch, (n + 1) * sizeof(*r->sorted));
-    return r->nodes && r->seen && r->links && r->sorted;
+    return r->nodes && r->seen && r->links;
 }
 
 static void check_all(struct stk_resolver *r)

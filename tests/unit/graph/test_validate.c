@@ -184,6 +184,23 @@ PEN_TEST(two_connections_into_one_input_are_refused)
         "remove this connection");
 }
 
+// Words whose hashes are equal.
+PEN_TEST(modules_are_told_apart_by_their_names)
+{
+    struct checked c = expect_none(FILE_OF(
+        S("liquid") "," B("costarring") "," B("zinke") "," K("altarage"),
+        C("liquid", "costarring") "," C("costarring",
+                                        "zinke") "," C("zinke", "altarage")));
+    assert_string_equal(edges_of(&c), "liquid.0->costarring.0 "
+                                      "costarring.0->zinke.0 "
+                                      "zinke.0->altarage.0 ");
+    finish(&c);
+    expect_one(FILE_OF(S("declinate") "," K("k") "," K("l"),
+                       C("macallums", "k") "," C("declinate", "l")),
+               "E300", "/connections/0/from",
+               "there is no module macallums to connect from", "");
+}
+
 PEN_TEST(a_bare_id_takes_the_first_free_pin_whatever_the_order)
 {
     struct checked c = expect_none(
@@ -687,6 +704,7 @@ PEN_TEST_MAIN(PEN_CASE(a_good_graph_is_sorted_and_narrowed),
               PEN_CASE(unknown_pins_are_told_even_where_there_is_only_one),
               PEN_CASE(a_source_as_destination_has_no_inputs),
               PEN_CASE(two_connections_into_one_input_are_refused),
+              PEN_CASE(modules_are_told_apart_by_their_names),
               PEN_CASE(a_bare_id_takes_the_first_free_pin_whatever_the_order),
               PEN_CASE(the_order_of_connections_does_not_matter),
               PEN_CASE(required_inputs_must_be_connected),
