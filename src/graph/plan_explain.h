@@ -10,6 +10,7 @@
 
 enum {
     STK_EXPLAIN_PLANS = 16,  // made at most to answer one question
+    STK_EXPLAIN_STEPS = 8,   // of them without a step or a class
     STK_EXPLAIN_LISTED = 4,  // of a list in a text; the others are counted
 };
 
@@ -84,8 +85,8 @@ struct stk_explain {
     uint32_t cause_count;
     const char **none;  // why a connection has no bridge, by link; NULL: has
     struct stk_answer answers[STK_EXPLAIN_PLANS];
-    unsigned asked, unasked;
-    bool failed;  // out of memory
+    unsigned asked, unasked, limit;  // plans made, not made, to be made by now
+    bool failed;                     // out of memory
 };
 
 // --- plan_explain.c ----------------------------------------------------------
@@ -136,7 +137,9 @@ struct stk_query {
     const char *from, *to;  // ids; NULL: the ends of the way
     int32_t from_pin, to_pin;
 };
-// One plan more, if there may be one more; takes q->root.
+// Whether no more plans are to be made by now; then one is counted as not made.
+bool stk_explain_spent(struct stk_explain *ex);
+// One plan more, which is not spent; takes q->root.
 PEN_NODISCARD enum pen_status stk_explain_try(struct stk_explain *ex,
                                               const struct stk_query *q,
                                               struct pen_error *err);

@@ -360,23 +360,27 @@ static enum pen_status make(struct stk_explain *ex, const struct stk_query *q,
     return st;
 }
 
+bool stk_explain_spent(struct stk_explain *ex)
+{
+    if (ex->asked < ex->limit)
+        return false;
+    ex->unasked++;
+    return true;
+}
+
 enum pen_status stk_explain_try(struct stk_explain *ex,
                                 const struct stk_query *q,
                                 struct pen_error *err)
 {
-    enum pen_status st = PEN_OK;
-    if (ex->asked == STK_EXPLAIN_PLANS) {
-        ex->unasked++;
-    } else {
-        struct stk_answer *a = &ex->answers[ex->asked++];
-        struct pen_issues *issues = pen_issues_create();
-        a->kind = q->kind;
-        a->module = q->module;
-        a->value = q->value;
-        a->what = q->what;
-        st = issues ? make(ex, q, a, issues, err) : stk_plan_no_memory(err);
-        pen_issues_destroy(&issues);
-    }
+    struct stk_answer *a = &ex->answers[ex->asked++];
+    struct pen_issues *issues = pen_issues_create();
+    a->kind = q->kind;
+    a->module = q->module;
+    a->value = q->value;
+    a->what = q->what;
+    enum pen_status st =
+        issues ? make(ex, q, a, issues, err) : stk_plan_no_memory(err);
+    pen_issues_destroy(&issues);
     json_decref(q->root);
     if (st == PEN_OK && ex->failed)
         st = stk_plan_no_memory(err);
@@ -420,6 +424,8 @@ static enum pen_status ask_step(struct stk_explain *ex,
 {
     const struct stk_plan_node *from = &ex->plan->nodes[link->from];
     const char *pin = from->cls->outputs[link->from_pin].name;
+    if (stk_explain_spent(ex))
+        return PEN_OK;
     const char *name = stk_explain_text(ex, "%s.%s", from->id, pin);
     const struct stk_query q = {
         .kind = STK_ASK_STEP,
@@ -476,7 +482,7 @@ static enum pen_status ask_classes(struct stk_explain *ex,
 {
     const struct stk_plan_node *node;
     for (uint32_t i = 0; (node = stk_explain_module(ex, i)); i++) {
-        if (!node->choice[0])
+        if (!node->choice[0] || stk_explain_spent(ex))
             continue;
         const struct stk_query q = {
             .kind = STK_ASK_CLASS,
@@ -499,7 +505,7 @@ static enum pen_status ask_budget(struct stk_explain *ex, struct pen_error *err)
     bool staged = false;
     for (uint32_t i = 0; i < ex->cause_count; i++)
         staged = staged || ex->plan->nodes[ex->causes[i].node].staged;
-    if (!staged)
+    if (!staged || stk_explain_spent(ex))
         return PEN_OK;
     const struct stk_query q = {
         .kind = STK_ASK_BUDGET,
@@ -513,8 +519,11 @@ static enum pen_status ask_budget(struct stk_explain *ex, struct pen_error *err)
 
 enum pen_status stk_explain_ask(struct stk_explain *ex, struct pen_error *err)
 {
+    // A long way has many steps; what would remove one is asked, too.
+    ex->limit = STK_EXPLAIN_STEPS;
     PEN_TRY(ask_steps(ex, err));
     PEN_TRY(ask_classes(ex, err));
+    ex->limit = STK_EXPLAIN_PLANS;
     PEN_TRY(ask_budget(ex, err));
     PEN_TRY(stk_explain_change(ex, err));
     if (ex->failed)

@@ -82,6 +82,8 @@ static enum pen_status ask_twin(struct stk_explain *ex,
                                 struct pen_error *err)
 {
     json_t *root;
+    if (stk_explain_spent(ex))
+        return PEN_OK;
     json_t *module = copied_module(ex, node->id, &root);
     struct stk_text note = { 0 };
     json_t *props = kept_props(json_object_get(module, "props"), cls, &note);
@@ -189,6 +191,8 @@ static enum pen_status ask_value(struct stk_explain *ex,
                                  struct pen_error *err)
 {
     json_t *root;
+    if (stk_explain_spent(ex))
+        return PEN_OK;
     json_t *module = copied_module(ex, node->id, &root);
     json_t *props = stk_json_copy_object(json_object_get(module, "props"));
     if (!module || !props ||
@@ -386,6 +390,8 @@ static enum pen_status ask_without(struct stk_explain *ex,
     const struct stk_plan_node *last =
         &plan->nodes[way->links[way->link_count - 1].to];
     struct stk_text what = { 0 };
+    if (stk_explain_spent(ex))
+        return PEN_OK;
     stk_text_add(&what, "without ");
     for (uint32_t i = gone->count; i-- > 0;)
         stk_text_addf(&what, "`%s` (%s)%s", gone->nodes[i]->id,

@@ -413,8 +413,9 @@ static void tell_removals(struct teller *t)
             tell_answer(t, &ex->answers[i]);
     if (!helps)
         line(t, 0, "", 0,
-             "nothing that was found: no other module for the same work, no "
-             "property of both ends",
+             ex->unasked ? "nothing of what was tried"
+                         : "nothing that was found: no other module for the "
+                           "same work, no property of both ends",
              STK_PAINT_NONE);
     tell_useless(t);
     if (ex->unasked) {

@@ -1,6 +1,8 @@
 // Why a bridge is there: the constraint, the neighbours, what would remove it,
 // and that each number is that of the plan which it speaks of.
 
+#include <time.h>
+
 #include "planner_world.h"
 
 #include "alloc_fail.h"
@@ -780,6 +782,37 @@ PEN_TEST(unknown_sizes_are_reckoned_with_and_said_to_be_so)
     world_finish(&w);
 }
 
+PEN_TEST(a_way_through_thousands_of_modules_is_told_in_a_moment)
+{
+    enum { MODULES = 4000 };
+    struct stk_text t = { 0 };
+    struct world w;
+    stk_text_add(&t, "{ 'modules': { 'm0': { 'type': 'Source' }");
+    for (unsigned i = 1; i < MODULES; i++)
+        stk_text_addf(&t, ", 'm%u': { 'type': '%s' }", i,
+                      i % 2 ? "FixedCuda" : "FixedHost");
+    stk_text_add(&t, " }, 'connections': [ ");
+    for (unsigned i = 1; i < MODULES; i++)
+        stk_text_addf(&t, "%s{ 'from': 'm%u', 'to': 'm%u' }", i > 1 ? ", " : "",
+                      i - 1, i);
+    stk_text_add(&t, " ] }");
+    plan_with(&w, t.data, &fixed_host, &fixed_cuda);
+    stk_text_finish(&t);
+    const clock_t before = clock();
+    json_t *root = explain(&w, "m0:m3999");
+    // Some 20 plans; that is far below it, and squares are far above.
+    assert_true(clock() - before < 20 * CLOCKS_PER_SEC);
+    assert_int_equal(count(root, "way"), 2 * (MODULES - 1));
+    assert_int_equal(count(root, "bridges"), MODULES - 1);
+    // Of both sorts of answers there are some.
+    assert_int_equal(count(root, "alternatives"), 8);
+    assert_int_equal(count(root, "removals"), 8);
+    assert_true(json_integer_value(json_object_get(root, "plans_not_made")) >
+                4000);
+    json_decref(root);
+    world_finish(&w);
+}
+
 PEN_TEST(explaining_changes_nothing_and_says_the_same_twice)
 {
     struct world w;
@@ -968,6 +1001,7 @@ PEN_TEST_MAIN(
     PEN_CASE(an_unknown_name_is_told_with_the_nearest_and_the_connections),
     PEN_CASE(of_several_ways_the_shortest_is_told),
     PEN_CASE(unknown_sizes_are_reckoned_with_and_said_to_be_so),
+    PEN_CASE(a_way_through_thousands_of_modules_is_told_in_a_moment),
     PEN_CASE(explaining_changes_nothing_and_says_the_same_twice),
     PEN_CASE(any_pair_of_any_graph_can_be_asked_for),
     PEN_CASE(every_allocation_may_fail))
