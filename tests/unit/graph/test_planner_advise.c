@@ -452,6 +452,49 @@ PEN_TEST(modules_at_the_end_of_a_detour_can_move_by_themselves)
     }
 }
 
+// What is opened on the device once is paid by the frames that are expected.
+PEN_TEST(a_short_run_is_not_told_what_would_not_pay)
+{
+    const char *text =
+        PIPE(SOURCE("s", CUDA RGB) C BLUR("h") C MOD("x", "Join", RGB) C
+             SOURCE("t", RGB) C MOD("k", "Sink", CUDA RGB),
+             TO("s", "h") C TO("h", "x.input_1") C TO("t", "x.input_2") C
+             TO("x", "k"));
+    struct pen_profile profile = *pen_profile_builtin("generic-cuda");
+    struct world w;
+    profile.load_ns = 1000 * 1000 * 1000;
+    for (uint64_t frames = 1; frames <= 1000; frames *= 1000) {
+        const struct pen_plan_params params = { .profile = &profile,
+                                                .frames = frames };
+        plan(&w, text, &params);
+        assert_int_equal(world_issues(&w, "W310"), 1);
+        assert_int_equal(world_issues(&w, "W312"), frames > 1);
+        world_finish(&w);
+    }
+}
+
+// Frames that the device imports come back without a copy.
+PEN_TEST(a_host_module_whose_frames_are_imported_is_told)
+{
+    const char *text =
+        PIPE(SOURCE("s", CUDA RGB) C MOD("h", "Work", "'mem': 'HOST|DMABUF', " RGB) C
+             MOD("k", "Sink", CUDA RGB),
+             TO("s", "h") C TO("h", "k"));
+    struct pen_profile profile = *pen_profile_builtin("generic-cuda");
+    const struct pen_plan_params params = { .profile = &profile };
+    struct world w;
+    profile.dmabuf = 7;
+    plan(&w, text, &params);
+    const struct pen_issue *issue = world_issue(&w, "W312");
+    assert_non_null(issue);
+    assert_string_equal(issue->pointer, "/modules/h");
+    assert_non_null(strstr(issue->message,
+                           "s -> _bridge_1_CudaMemCopy (to the host) -> h -> "
+                           "k; costs 2.64 MiB and 118.5 us a frame"));
+    assert_int_equal(pen_issues_count(w.issues, PEN_SEVERITY_INFO), 1);
+    world_finish(&w);
+}
+
 // --- redundant copies -----------------------------------------------------------
 
 PEN_TEST(a_copy_that_nobody_needs_is_told)
@@ -857,6 +900,8 @@ PEN_TEST_MAIN(
     PEN_CASE(a_detour_of_which_two_parts_have_nothing_in_common_is_told_twice),
     PEN_CASE(a_module_without_a_twin_is_told_as_such),
     PEN_CASE(modules_at_the_end_of_a_detour_can_move_by_themselves),
+    PEN_CASE(a_short_run_is_not_told_what_would_not_pay),
+    PEN_CASE(a_host_module_whose_frames_are_imported_is_told),
     PEN_CASE(a_copy_that_nobody_needs_is_told),
     PEN_CASE(equal_copies_are_shared),
     PEN_CASE(a_conversion_on_the_dearer_side_of_a_copy_is_told),
