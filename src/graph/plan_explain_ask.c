@@ -86,14 +86,30 @@ static int64_t moved(const struct pen_plan *plan)
                      plan->h2h_bytes_per_frame);
 }
 
-static void tell_bridge(struct stk_explain *ex, struct stk_text *t,
-                        const struct pen_plan *plan,
-                        const struct stk_plan_node *node)
+// The bridges on a way, in their order.
+static const char *tell_bridges(struct stk_explain *ex,
+                                const struct pen_plan *plan,
+                                const struct stk_route *way)
 {
-    enum { ROOM = 60 };
-    stk_text_addf(t, "%s%s", t->length ? " -> " : "", node->type);
-    if (!stk_plan_props_text(t, plan, node, ROOM))
-        ex->failed = true;
+    enum { ROOM = 60, TOLD = 8 };
+    struct stk_text t = { 0 };
+    unsigned told = 0, left = 0;
+    for (uint32_t k = 0; k < way->edge_count; k++) {
+        const struct stk_plan_node *node =
+            &plan->nodes[plan->edges[way->edges[k]].from];
+        if (!node->inserted)
+            continue;
+        if (told == TOLD) {
+            left++;
+            continue;
+        }
+        stk_text_addf(&t, "%s%s", told++ ? " -> " : "", node->type);
+        if (!stk_plan_props_text(&t, plan, node, ROOM))
+            ex->failed = true;
+    }
+    if (left)
+        stk_text_addf(&t, " and %u more", left);
+    return stk_explain_take(ex, &t);
 }
 
 // The way in some plan of the file, or of a changed one.
@@ -274,7 +290,7 @@ static enum pen_status measure(struct stk_explain *ex,
 {
     const struct pen_plan *base = ex->base;
     struct stk_route now = { 0 }, then = { 0 };
-    struct stk_text way = { 0 }, note = { 0 };
+    struct stk_text note = { 0 };
     bool any;
     PEN_TRY(stk_plan_nominal(plan, &any, err));
     a->known = plan->unknown == 0 && base->unknown == 0;
@@ -290,11 +306,7 @@ static enum pen_status measure(struct stk_explain *ex,
     if (st == PEN_OK) {
         a->before = now.edge_count - now.link_count + q->removed;
         a->bridges = then.edge_count - then.link_count;
-        for (uint32_t k = 0; k < then.edge_count; k++) {
-            const uint32_t from = plan->edges[then.edges[k]].from;
-            if (plan->nodes[from].inserted)
-                tell_bridge(ex, &way, plan, &plan->nodes[from]);
-        }
+        a->way = tell_bridges(ex, plan, &then);
         if (q->note)
             stk_text_add(&note, q->note);
         note_formats(ex, plan, &now, &then, &note);
@@ -304,7 +316,6 @@ static enum pen_status measure(struct stk_explain *ex,
             a->value = stk_explain_text(ex, "%" PRIu64,
                                         plan->peak[PEN_MEM_HOST_PINNED]);
     }
-    a->way = stk_explain_take(ex, &way);
     a->note = stk_explain_take(ex, &note);
     stk_route_finish(&now);
     stk_route_finish(&then);

@@ -109,8 +109,6 @@ static int explain(const struct options *o, struct cmd_job *job,
         text = pen_plan_explain(plan, o->explain, &job->err);
     if (!text)
         return cmd_job_failed(job, o->file, o->json, job->err.status);
-    if (!o->json)
-        cmd_print_issues(o->file, job->issues);
     return cmd_print(text);
 }
 
