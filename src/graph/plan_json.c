@@ -252,7 +252,7 @@ static json_t *holdings_json(const struct pen_plan *plan)
     uint32_t count;
     struct stk_holding *list = stk_plan_holdings(plan, &count);
     json_t *array = list ? json_array() : NULL;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; list && i < count; i++) {
         json_t *row = json_object();
         row = stk_json_with(row, "id",
                             stk_json_text(plan->nodes[list[i].node].id));
@@ -310,7 +310,7 @@ static json_t *unknowns_json(const struct pen_plan *plan)
     uint32_t count;
     struct stk_unknown *list = stk_plan_unknowns(plan, &count);
     json_t *array = list ? json_array() : NULL;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; list && i < count; i++) {
         char cure[256];
         json_t *row = json_object();
         row =
