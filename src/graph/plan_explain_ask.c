@@ -206,8 +206,8 @@ static void compare_losses(struct stk_explain *ex, const struct pen_plan *plan,
     free(then);
 }
 
-// Modules of the file that are or do something else in that plan, but for the
-// one that was changed. Modules stand in the same order in both.
+// Modules of the file that are or do something else in that plan, but for one
+// whose class was changed. Modules stand in the same order in both.
 static void note_modules(struct stk_explain *ex, const struct pen_plan *plan,
                          const struct stk_query *q, struct stk_text *t)
 {
@@ -226,7 +226,8 @@ static void note_modules(struct stk_explain *ex, const struct pen_plan *plan,
         const bool other = node->cls != base->nodes[k].cls;
         const bool copies = stk_node_hands_through(base, &base->nodes[k]) &&
                             !stk_node_hands_through(plan, node);
-        if ((!other && !copies) || !strcmp(node->id, q->module))
+        if ((!other && !copies) ||
+            (q->kind == STK_ASK_MODULE && !strcmp(node->id, q->module)))
             continue;
         if (told++ < STK_EXPLAIN_LISTED)
             stk_text_addf(t, "%s`%s` %s%s then", t->length ? "; " : "",

@@ -1,5 +1,5 @@
-// Explanations as text: pipelines of plans/, asked about some of their ways,
-// against explain/NAME.txt. After a wanted change,
+// Explanations as text: pipelines, asked about some of their ways, against
+// explain/NAME.txt. After a wanted change,
 //
 //     PENSTOCK_TEST_UPDATE=1 meson test -C build explain
 //
@@ -15,24 +15,26 @@
 static const struct {
     const char *name, *plan, *from_to, *profile;
 } cases[] = {
-    { "alpha", "alpha_is_told", "source:encoder", NULL },
-    { "before_upload", "convert_before_upload@cpu", "source:blur", "cpu" },
-    { "behind_upload", "convert_after_upload", "source:blur", NULL },
-    { "by_hand", "manual_copies", "source:writer", NULL },
-    { "detour", "detour", "a:cpu", NULL },
-    { "detour_by_hand", "detour_by_hand", "source:blur", NULL },
-    { "dmabuf_copy", "dmabuf_shared", "source:share", NULL },
-    { "dmabuf_exported", "dmabuf_export", "blur:sink", NULL },
-    { "dmabuf_imported", "dmabuf_source@cpu", "source:blur", "cpu" },
-    { "dmabuf_copied", "dmabuf_source", "source:blur", NULL },
-    { "dmabuf_mapped", "dmabuf_shared", "share:sink", NULL },
-    { "fan_out_of_sides", "mixed_fan_out", "source:blur", NULL },
-    { "forwarded", "forwarding", "blur:writer", NULL },
-    { "main_job", "main_job", "decoder:encoder", NULL },
-    { "mixed_folder", "mixed_folder", "decoder:swap", NULL },
-    { "rgb_stays_rgb", "rgb_stays_rgb", "blur:writer", NULL },
-    { "shared_upload", "one_upload_for_three", "source:a", NULL },
-    { "staged", "staged_quota", "large:a", NULL },
+    { "alpha", "plans/alpha_is_told", "source:encoder", NULL },
+    { "before_upload", "plans/convert_before_upload@cpu", "source:blur",
+      "cpu" },
+    { "behind_upload", "plans/convert_after_upload", "source:blur", NULL },
+    { "by_hand", "plans/manual_copies", "source:writer", NULL },
+    { "detour", "plans/detour", "a:cpu", NULL },
+    { "detour_by_hand", "plans/detour_by_hand", "source:blur", NULL },
+    { "dmabuf_copy", "plans/dmabuf_shared", "source:share", NULL },
+    { "dmabuf_exported", "plans/dmabuf_export", "blur:sink", NULL },
+    { "dmabuf_imported", "plans/dmabuf_source@cpu", "source:blur", "cpu" },
+    { "dmabuf_copied", "plans/dmabuf_source", "source:blur", NULL },
+    { "dmabuf_mapped", "plans/dmabuf_shared", "share:sink", NULL },
+    { "fan_out_of_sides", "plans/mixed_fan_out", "source:blur", NULL },
+    { "forwarded", "plans/forwarding", "blur:writer", NULL },
+    { "generic", "explain/generic", "source:encoder", NULL },
+    { "main_job", "plans/main_job", "decoder:encoder", NULL },
+    { "mixed_folder", "plans/mixed_folder", "decoder:swap", NULL },
+    { "rgb_stays_rgb", "plans/rgb_stays_rgb", "blur:writer", NULL },
+    { "shared_upload", "plans/one_upload_for_three", "source:a", NULL },
+    { "staged", "plans/staged_quota", "large:a", NULL },
 };
 
 static char *explanation(const struct pen_registry *registry, unsigned i)
@@ -47,7 +49,7 @@ static char *explanation(const struct pen_registry *registry, unsigned i)
     profile.cuda_memory = (uint64_t)8 << 30;
     const struct pen_plan_params params = { .profile = &profile };
     char path[256];
-    snprintf(path, sizeof(path), "plans/%s.json", cases[i].plan);
+    snprintf(path, sizeof(path), "%s.json", cases[i].plan);
     if (pen_description_load(path, &desc, issues, &err) != PEN_OK)
         fail_msg("%s: %s", path, err.text);
     if (pen_plan_create(desc, registry, &params, &plan, issues, &err) != PEN_OK)

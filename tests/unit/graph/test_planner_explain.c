@@ -467,6 +467,8 @@ PEN_TEST(of_a_generic_type_the_other_class_is_priced)
     const json_t *a =
         answer(root, "alternatives", "class", host ? "FixedHost" : "FixedCuda");
     assert_string_equal(string(a, "module"), "b");
+    assert_string_equal(string(a, "note"), host ? "`b` is FixedCuda then"
+                                                : "`b` is FixedHost then");
     check_numbers(a, w.plan, other.plan);
     // The device is not had for nothing.
     const double once =
