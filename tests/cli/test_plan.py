@@ -35,7 +35,8 @@ def inserted(report, kind=None):
 @case
 def a_pinned_source_needs_exactly_one_copy(folder):
     source = {"type": "TestSignalGenerator",
-              "props": {"width": 64, "height": 48, "memType": "HOST_PINNED"}}
+              "props": {"width": 1920, "height": 1080,
+                        "memType": "HOST_PINNED"}}
     result, report = plan(folder, {"s": source, "b": BLUR,
                                    "k": {"type": "StatSink"}},
                           [("s", "b"), ("b", "k")])
@@ -44,7 +45,7 @@ def a_pinned_source_needs_exactly_one_copy(folder):
                if m["props"]["kind"] == "HostToDevice"]
     equal(len(uploads), 1, str(report["modules"]))
     equal(report["transfers"]["h2d_per_frame"], 1, "uploads per frame")
-    # The picture is converted on the device, not copied by the CPU before.
+    # A large picture is converted on the device, not copied by the CPU before.
     equal({m["type"] for m in inserted(report)}, {"CudaMemCopy", "CCNPPI"},
           "inserted")
 
