@@ -78,15 +78,33 @@ static enum pen_status tell(struct stk_planner *p, struct stk_plan_node *made,
     return st;
 }
 
+// The properties left no choice.
+static enum pen_status tell_only(struct stk_planner *p,
+                                 struct stk_plan_node *made,
+                                 const struct stk_node *node,
+                                 struct pen_error *err)
+{
+    if (!node->left_out || !*node->left_out)
+        return PEN_OK;
+    made->choice = stk_arena_printf(&p->plan->arena,
+                                    "no other class takes the properties (%s)",
+                                    node->left_out);
+    return made->choice ? PEN_OK : stk_plan_no_memory(err);
+}
+
 enum pen_status stk_plan_tell_choices(struct stk_planner *p,
                                       struct pen_error *err)
 {
     unsigned tries = 0;
-    for (uint32_t n = 0; p->generic && n < p->plan->node_count; n++) {
+    for (uint32_t n = 0; n < p->plan->node_count; n++) {
         struct stk_plan_node *made = &p->plan->nodes[n];
         const uint32_t node = p->aside[n].node;
-        if (made->inserted || p->graph->nodes[node].option_count < 2)
+        if (made->inserted)
             continue;
+        if (p->graph->nodes[node].option_count < 2) {
+            PEN_TRY(tell_only(p, made, &p->graph->nodes[node], err));
+            continue;
+        }
         PEN_TRY(tell(p, made, node, tries++ < MOST_TRIES, err));
     }
     return PEN_OK;

@@ -416,9 +416,22 @@ static void no_class(struct stk_resolver *r, const struct stk_node *node,
         stk_issues_fail(r->issues);
 }
 
+// "...; CCNPPI: WHY": one more class that is no option.
+static const char *leave_out(struct stk_resolver *r, const char *before,
+                             const struct pen_module_class *cls,
+                             const char *why)
+{
+    const char *text = stk_arena_printf(r->arena, "%s%s%s: %s", before,
+                                        *before ? "; " : "", cls->name, why);
+    if (!text)
+        stk_issues_fail(r->issues);
+    return text ? text : "";
+}
+
 // Leave only the classes of the backend that is asked for. If there is none,
 // that is told and all of them stay, so that the rest is checked too.
-static size_t filter_backend(struct stk_resolver *r, const struct reading *what,
+static size_t filter_backend(struct stk_resolver *r, struct stk_node *node,
+                             const struct reading *what,
                              const struct pen_module_class **list)
 {
     const char *asked =
@@ -429,14 +442,20 @@ static size_t filter_backend(struct stk_resolver *r, const struct reading *what,
     const char *others = "";
     size_t count = 0;
     for (size_t i = 0; i < what->class_count; i++) {
-        if ((!cpu && !cuda) || stk_class_backend(what->classes[i]) == backend)
-            list[count++] = what->classes[i];
-        else
-            others = stk_resolver_note(r, "%s%s%s", others, *others ? ", " : "",
-                                       what->classes[i]->name);
+        const struct pen_module_class *cls = what->classes[i];
+        if ((!cpu && !cuda) || stk_class_backend(cls) == backend) {
+            list[count++] = cls;
+            continue;
+        }
+        others = stk_resolver_note(r, "%s%s%s", others, *others ? ", " : "",
+                                   cls->name);
+        node->left_out =
+            leave_out(r, node->left_out, cls,
+                      cpu ? "the backend is cpu" : "the backend is cuda");
     }
     if (count)
         return count;
+    node->left_out = "";
     const char *pointer = prop_pointer(r, what->desc, "backend");
     if (pointer)
         stk_resolver_error(
@@ -472,22 +491,15 @@ static size_t errors_in(const struct pen_issues *told)
     return told ? pen_issues_count(told, PEN_SEVERITY_ERROR) : SIZE_MAX;
 }
 
-// "CCNPPI: ...": why a class is no option.
-static const char *reason_of(struct stk_resolver *r, const char *before,
-                             const struct pen_module_class *cls,
-                             const struct pen_issues *told)
+// The first error, which says why a class is no option.
+static const char *reason_of(const struct pen_issues *told)
 {
     const struct pen_issue *is = NULL;
     for (size_t i = 0; told && (is = pen_issues_get(told, i)); i++) {
         if (is->severity == PEN_SEVERITY_ERROR)
             break;
     }
-    const char *text =
-        stk_arena_printf(r->arena, "%s%s%s: %s", before, *before ? "; " : "",
-                         cls->name, is ? is->message : "");
-    if (!text)
-        stk_issues_fail(r->issues);
-    return text ? text : "";
+    return is ? is->message : "";
 }
 
 // Whether all that is wrong is properties which the class has not got.
@@ -542,8 +554,8 @@ static void choose_options(struct stk_resolver *r, struct stk_node *node,
     struct pen_issues *warnings = pen_issues_create();
     for (size_t i = 0; i < count; i++) {
         if (errors_in(told[i])) {
-            node->left_out =
-                reason_of(r, node->left_out, options[i].cls, told[i]);
+            node->left_out = leave_out(r, node->left_out, options[i].cls,
+                                       reason_of(told[i]));
         } else {
             if (warnings)
                 stk_issues_merge(warnings, told[i]);
@@ -577,7 +589,7 @@ static void resolve_generic(struct stk_resolver *r, struct stk_node *node,
         .classes = classes,
         .class_count = count < STK_MAX_OPTIONS ? count : STK_MAX_OPTIONS,
     };
-    count = filter_backend(r, &what, list);
+    count = filter_backend(r, node, &what, list);
     struct stk_option *options =
         stk_arena_alloc(r->arena, count * sizeof(*options));
     if (!options) {

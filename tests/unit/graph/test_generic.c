@@ -448,9 +448,9 @@ PEN_TEST(the_backend_overrides_the_choice)
     expect_options("Resize", "\"width\":64,\"backend\":\"auto\"",
                    "ScaleCpu ScaleCuda", "");
     expect_options("Resize", "\"width\":64,\"backend\":\"cpu\"", "ScaleCpu",
-                   "");
+                   "ScaleCuda: the backend is cpu");
     expect_options("Resize", "\"width\":64,\"backend\":\"cuda\"", "ScaleCuda",
-                   "");
+                   "ScaleCpu: the backend is cuda");
     expect_options("ScaleCuda", "\"width\":64,\"backend\":\"cuda\"",
                    "ScaleCuda", "");
     // The errors are those of the backend that is asked for.
