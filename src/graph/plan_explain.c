@@ -535,9 +535,29 @@ static const char *does(struct stk_explain *ex,
                             op == OP_CONVERT_CUDA ? "device" : "host");
 }
 
-// What a module of the file gives, before its pool was made of other memory.
-static enum stk_home given_home(const struct stk_plan_output *o)
+const struct stk_plan_node *stk_explain_origin(const struct pen_plan *plan,
+                                               const struct stk_plan_node *node,
+                                               uint32_t *pin)
 {
+    while (stk_node_hands_through(plan, node)) {
+        uint32_t i = 0;
+        while (i < node->inputs && node->in_edge[i] < 0)
+            i++;
+        if (i == node->inputs)
+            break;
+        const struct stk_plan_edge *e = &plan->edges[node->in_edge[i]];
+        node = &plan->nodes[e->from];
+        *pin = e->from_pin;
+    }
+    return node;
+}
+
+// What an output gives, before its pool was made of other memory.
+static enum stk_home given_home(const struct pen_plan *plan,
+                                const struct stk_plan_node *node, uint32_t pin)
+{
+    const struct stk_plan_node *from = stk_explain_origin(plan, node, &pin);
+    const struct stk_plan_output *o = &from->output[pin];
     if (o->upgraded_from == PEN_MEM_NONE)
         return stk_output_home(o);
     return stk_home_of(o->upgraded_from, STK_DMABUF_NONE);
@@ -575,10 +595,11 @@ static bool refuser_behind(struct stk_explain *ex, uint32_t start,
     for (uint32_t n = start + 1; n < plan->node_count && !found; n++) {
         const struct stk_plan_node *to = &plan->nodes[n];
         for (uint32_t i = 0; i < to->inputs && !found && !to->inserted; i++) {
+            bool passes;
             if (to->in_edge[i] < 0 ||
-                !reached[plan->edges[to->in_edge[i]].from])
+                !reached[producer(plan, to->in_edge[i], -1, &passes)->from])
                 continue;
-            reached[n] = to->cls->flags & PEN_CLASS_FORWARDS;
+            reached[n] = reached[n] || (to->cls->flags & PEN_CLASS_FORWARDS);
             found = conversion ? foreign(to, i, mask) != 0
                                : !takes_home(plan, to, i, home);
             *node = n;
@@ -822,7 +843,7 @@ static enum pen_status find_causes(struct stk_explain *ex,
         const struct stk_plan_output *o = &d.from->output[link->from_pin];
         d.from_pin = d.from->cls->outputs[link->from_pin].name;
         d.to_pin = d.to->cls->inputs[link->to_pin].name;
-        d.home = given_home(o);
+        d.home = given_home(plan, d.from, link->from_pin);
         d.mask = stk_caps_mask(&o->caps);
         for (uint32_t k = 1; k < link->count; k++) {
             const uint32_t e = way->edges[link->first + k];

@@ -112,6 +112,11 @@ enum stk_op stk_bridge_op(const struct pen_plan *plan,
 // Memory types that an input asks for (stk_wanted_mems() of a plan).
 uint32_t stk_input_mems(const struct pen_plan *plan,
                         const struct stk_plan_node *node, uint32_t pin);
+// Whose pool the frames of an output are of, through modules that pass them on:
+// the module and, in *pin, its output.
+const struct stk_plan_node *stk_explain_origin(const struct pen_plan *plan,
+                                               const struct stk_plan_node *node,
+                                               uint32_t *pin);
 // The sets of all pins with these parameters.
 void stk_narrow(const struct pen_module_class *cls, const void *params,
                 struct pen_pin_set in[PEN_MAX_PINS],

@@ -249,24 +249,6 @@ static enum pen_status ask_end(struct stk_explain *ex, const struct end *end,
     return PEN_OK;
 }
 
-// Where the frames of an output come from, through modules that pass them on.
-static const struct stk_plan_node *origin(const struct pen_plan *plan,
-                                          const struct stk_plan_node *node,
-                                          uint32_t *pin)
-{
-    while (stk_node_hands_through(plan, node)) {
-        uint32_t i = 0;
-        while (i < node->inputs && node->in_edge[i] < 0)
-            i++;
-        if (i == node->inputs)
-            break;
-        const struct stk_plan_edge *e = &plan->edges[node->in_edge[i]];
-        node = &plan->nodes[e->from];
-        *pin = e->from_pin;
-    }
-    return node;
-}
-
 static enum pen_status ask_properties(struct stk_explain *ex,
                                       struct pen_error *err)
 {
@@ -283,7 +265,7 @@ static enum pen_status ask_properties(struct stk_explain *ex,
             else
                 from.converted = to.converted = true;
         }
-        from.node = origin(plan, &plan->nodes[link->from], &pin);
+        from.node = stk_explain_origin(plan, &plan->nodes[link->from], &pin);
         from.pin = pin;
         from.other = to.node->in[to.pin];
         from.other.mem = stk_input_mems(plan, to.node, to.pin);

@@ -322,6 +322,33 @@ PEN_TEST(of_several_formats_those_that_do_not_pass_are_named)
     world_finish(&w);
 }
 
+PEN_TEST(who_demands_it_behind_a_module_that_passes_on_is_named)
+{
+    struct world w;
+    world_plan(&w, "{ 'modules': {"
+                   "  's': { 'type': 'Source' },"
+                   "  'p': { 'type': 'Pass', 'props': {"
+                   "         'mem': 'HOST|CUDA_DEVICE' } },"
+                   "  'q': { 'type': 'Pass', 'props': {"
+                   "         'mem': 'HOST|CUDA_DEVICE' } },"
+                   "  'k': { 'type': 'Sink', 'props': {"
+                   "         'mem': 'CUDA_DEVICE' } },"
+                   "  'l': { 'type': 'Sink', 'props': {"
+                   "         'mem': 'CUDA_DEVICE', 'formats': 'NV12' } } },"
+                   " 'connections': [ { 'from': 's', 'to': 'p' },"
+                   "  { 'from': 'p', 'to': 'q' }, { 'from': 'p', 'to': 'k' },"
+                   "  { 'from': 'q', 'to': 'l' } ] }");
+    // One upload for both, so it stands in front of a module that needs none.
+    json_t *root = explain(&w, "p:q");
+    const json_t *b = item(root, "bridges", 0);
+    assert_string_equal(string(b, "forced_by"),
+                        "memory: `q` passes frames on, and `l.input` behind it "
+                        "takes CUDA_DEVICE, `p.output` gives HOST");
+    assert_string_equal(string(b, "also_serves"), "p.output -> k.input");
+    json_decref(root);
+    world_finish(&w);
+}
+
 PEN_TEST(who_shares_a_bridge_is_named)
 {
     struct world w;
@@ -987,6 +1014,7 @@ PEN_TEST_MAIN(
     PEN_CASE(a_copy_is_forced_by_memory_and_the_properties_are_named),
     PEN_CASE(a_conversion_is_forced_by_format_and_tells_where_it_stands),
     PEN_CASE(of_several_formats_those_that_do_not_pass_are_named),
+    PEN_CASE(who_demands_it_behind_a_module_that_passes_on_is_named),
     PEN_CASE(who_shares_a_bridge_is_named),
     PEN_CASE(a_mapped_dmabuf_is_no_copy),
     PEN_CASE(a_staged_upload_names_the_budget_that_avoids_it),
