@@ -344,7 +344,7 @@ static void run_slow(const struct bottleneck *b)
 #define READER(FILES, MORE)                                                    \
     MP("reader", "FileReaderModule",                                           \
        "'strFullFileNameWithPattern': '" FILES "'" MORE)
-#define SMALL "'width': 320, 'height': 180"
+#define SMALL "'width': 160, 'height': 90"
 #define WRITER                                                                 \
     MP("writer", "FileWriterModule",                                           \
        "'strFullFileNameWithPattern': '/dev/null', 'overwrite': true")
@@ -440,7 +440,7 @@ static const struct bottleneck bottlenecks[] = {
       .links = L("source", "blur") "," L("blur", "writer"),
       .slow = "blur", .dmabuf = true },
     { .name = "staged uploads",
-      .settings = "'budget': { 'host_pinned': '400KiB' }, "
+      .settings = "'budget': { 'host_pinned': '200KiB' }, "
                   "'pinned_limit': 'stage'",
       .modules = SIGNAL(SMALL) "," M("blur", "GaussianBlur") ","
                  M("sink", "StatSink"),
