@@ -71,7 +71,7 @@ def main():
                 shutil.copy2(os.path.join(folder, name), place)
     # Files of the source tree that tests read, at their places.
     for name in ("src", "examples", "scripts", "tests/golden", "docs/guide",
-                 "docs/reference", "include"):
+                 "docs/reference", "include", "profiles"):
         shutil.copytree(name, os.path.join(target, name), dirs_exist_ok=True)
     path = os.path.join(target, "run")
     with open(path, "w") as f:

@@ -63,6 +63,15 @@ PEN_API const struct pen_profile *pen_profile_builtin(const char *name);
 PEN_API PEN_NODISCARD enum pen_status pen_profile_load(const char *path,
                                                        struct pen_profile *out,
                                                        struct pen_error *err);
+// A profile by what a user says: a path (with a slash, or ending in .json), a
+// built-in one, or NAME for NAME.json in one of the folders of `path`
+// (separated by ':'; may be NULL) or in those that come with the library.
+// Errors: those of pen_profile_load(); PEN_E_ARG for a name that is unknown,
+// with those that there are. Thread: any.
+PEN_API PEN_NODISCARD enum pen_status pen_profile_find(const char *name,
+                                                       const char *path,
+                                                       struct pen_profile *out,
+                                                       struct pen_error *err);
 
 // Zeroed: the built-in profile, the file's limits, nothing read.
 struct pen_plan_params {

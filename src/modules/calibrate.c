@@ -26,7 +26,6 @@ enum {
     FEWEST = 3,
     MAX_QUEUED = 4096,
     OPENINGS = 3,  // of the device
-    HOST_BYTES = 32 << 20,
 };
 static const double SAMPLE_NS = 2e6;   // a sample lasts at least so long
 static const double BUDGET_NS = 25e7;  // all samples of one thing
@@ -40,11 +39,13 @@ struct bench {
     struct stk_stream *stream;
     struct pen_device_info info;
     unsigned step;
+    bool quick;
 
     size_t most;         // bytes of the largest copy, of each block below
     uint64_t device[2];  // blocks of device memory
     void *pinned;
-    uint8_t *host[2];  // pageable, of HOST_BYTES
+    size_t host_bytes;
+    uint8_t *host[2];  // pageable
 };
 
 // --- samples ----------------------------------------------------------------
@@ -101,14 +102,15 @@ static enum pen_status measure(struct bench *b, work_fn *work, const void *arg,
     double ns, samples[SAMPLES];
     PEN_TRY(time_of(b, work, arg, clock, 1, &ns, err));
     PEN_TRY(time_of(b, work, arg, clock, 1, &ns, err));
-    const double enough = ceil(SAMPLE_NS / ns);
+    const double enough = b->quick ? 1 : ceil(SAMPLE_NS / ns);
     const unsigned times = enough < 1            ? 1
                            : enough > MAX_QUEUED ? MAX_QUEUED
                                                  : (unsigned)enough;
 
     unsigned count = 0;
     const int64_t start = stk_now();
-    while (count < SAMPLES &&
+    const unsigned most = b->quick ? 1 : SAMPLES;
+    while (count < most &&
            (count < FEWEST || (double)(stk_now() - start) < BUDGET_NS)) {
         PEN_TRY(time_of(b, work, arg, clock, times, &samples[count], err));
         count++;
@@ -245,7 +247,7 @@ static enum pen_status pinned_copies(struct bench *b, struct pen_error *err)
 // The slower direction counts.
 static enum pen_status pageable_copies(struct bench *b, struct pen_error *err)
 {
-    const size_t bytes = b->most < HOST_BYTES ? b->most : HOST_BYTES;
+    const size_t bytes = b->most < b->host_bytes ? b->most : b->host_bytes;
     const uint64_t host = (uintptr_t)b->host[0];
     const struct copy both[] = {
         { STK_COPY_H2D, b->device[0], host, bytes },
@@ -278,7 +280,7 @@ static enum pen_status do_host_copy(struct bench *b, const void *what,
     (void)what;
     (void)err;
     for (unsigned i = 0; i < times; i++) {
-        memcpy(b->host[1], b->host[0], HOST_BYTES);
+        memcpy(b->host[1], b->host[0], b->host_bytes);
         // So that none is left out as without effect.
         __asm__ volatile("" : : "r"(b->host[1]) : "memory");
     }
@@ -290,7 +292,7 @@ static enum pen_status host_memory(struct bench *b, struct pen_error *err)
     struct stk_measure *m;
     PEN_TRY(measure(b, do_host_copy, NULL, CLOCK_THREAD_CPUTIME_ID,
                     "on the host, one thread", &m, err));
-    as_rate(m, 2.0 * HOST_BYTES, "B/us");
+    as_rate(m, 2.0 * (double)b->host_bytes, "B/us");
     b->out->profile.host_rate = whole(m->median);
     return PEN_OK;
 }
@@ -364,7 +366,7 @@ static enum pen_status bind_resize(struct bench *b, struct ready *r,
                                    const struct pen_view *src,
                                    struct pen_error *err)
 {
-    const size_t half = (r->cuda ? b->most : HOST_BYTES) / 2;
+    const size_t half = (r->cuda ? b->most : b->host_bytes) / 2;
     const uint64_t block = r->cuda ? b->device[0] : (uintptr_t)b->host[0];
     PEN_TRY(stk_resize_setup(
         r->in.format, r->out.width, r->out.height, r->in.width, r->in.height,
@@ -495,9 +497,11 @@ static double rest(const struct bench *b, const struct ready *r, double ns)
 static enum pen_status operators(struct bench *b, bool cuda, uint32_t *rate,
                                  struct pen_error *err)
 {
-    const bool small = cuda && b->info.emulated;
-    const int32_t width = small ? 640 : cuda ? 3840 : 1280;
-    const int32_t height = small ? 360 : cuda ? 2160 : 720;
+    const int32_t width = b->quick                   ? 64
+                          : cuda && b->info.emulated ? 640
+                          : cuda                     ? 3840
+                                                     : 1280;
+    const int32_t height = width * 9 / 16;
     double rates[TASKS], all = 0;
     unsigned count = 0;
     for (unsigned i = 0; i < TASKS; i++) {
@@ -606,21 +610,22 @@ static enum pen_status describe(struct bench *b, struct pen_error *err)
 
 static enum pen_status take_memory(struct bench *b, struct pen_error *err)
 {
-    b->most = b->info.emulated ? 4 << 20 : 64 << 20;
+    b->most = b->quick ? 1 << 20 : b->info.emulated ? 4 << 20 : 64 << 20;
+    b->host_bytes = b->quick ? 1 << 20 : 32 << 20;
     PEN_TRY(stk_pinned_alloc(b->dev, b->most, "calibrate", PEN_HERE, &b->pinned,
                              err));
     for (unsigned i = 0; i < 2; i++) {
         PEN_TRY(stk_device_alloc(b->dev, b->most, "calibrate", PEN_HERE,
                                  &b->device[i], err));
-        b->host[i] = malloc(HOST_BYTES);
+        b->host[i] = malloc(b->host_bytes);
         if (!b->host[i])
             return pen_error_set(err, PEN_E_NOMEM, 0, "calibrate",
-                                 "no host memory for %d bytes", HOST_BYTES);
+                                 "no host memory for %zu bytes", b->host_bytes);
     }
     // Touched, and not all alike.
-    for (size_t i = 0; i < HOST_BYTES; i++)
+    for (size_t i = 0; i < b->host_bytes; i++)
         b->host[0][i] = (uint8_t)(i / 3 ^ i >> 9);
-    memset(b->host[1], 2, HOST_BYTES);
+    memset(b->host[1], 2, b->host_bytes);
     memset(b->pinned, 3, b->most);
     return stk_stream_create(b->dev, "calibrate", &b->stream, err);
 }
@@ -768,7 +773,7 @@ static enum pen_status run_steps(struct bench *b, struct pen_error *err)
 }
 
 enum pen_status stk_calibrate(const struct pen_calibrate_params *params,
-                              struct stk_ledger *ledger,
+                              struct stk_ledger *ledger, bool quick,
                               struct pen_calibration **out,
                               struct pen_error *err)
 {
@@ -783,7 +788,12 @@ enum pen_status stk_calibrate(const struct pen_calibrate_params *params,
                              "a profile's name has 1 to %zu bytes",
                              sizeof(c->profile.name) - 1);
     }
-    struct bench b = { .params = params, .out = c, .ledger = ledger };
+    struct bench b = {
+        .params = params,
+        .out = c,
+        .ledger = ledger,
+        .quick = quick,
+    };
     const enum pen_status st = run_steps(&b, err);
     give_back(&b);
     if (st != PEN_OK) {
@@ -804,7 +814,7 @@ enum pen_status pen_calibrate(const struct pen_calibrate_params *params,
     if (!ledger)
         return pen_error_set(err, PEN_E_NOMEM, 0, "calibrate", "out of memory");
     const enum pen_status st =
-        stk_calibrate(params ? params : &defaults, ledger, out, err);
+        stk_calibrate(params ? params : &defaults, ledger, false, out, err);
     stk_ledger_destroy(&ledger);
     return st;
 }

@@ -28,11 +28,12 @@ struct pen_calibration {
 };
 
 // As pen_calibrate(), with everything entered in `ledger`, which is as before
-// when it returns. For tests.
+// when it returns. `quick` does everything, but only once and with little
+// memory: the numbers mean nothing. For tests.
 PEN_NODISCARD enum pen_status
 stk_calibrate(const struct pen_calibrate_params *params,
-              struct stk_ledger *ledger, struct pen_calibration **out,
-              struct pen_error *err);
+              struct stk_ledger *ledger, bool quick,
+              struct pen_calibration **out, struct pen_error *err);
 
 // The line a + b x through points, so that the sum of the squared relative
 // errors is least; a and b are not negative. For tests.

@@ -77,4 +77,20 @@ def a_bundle_runs_where_it_was_moved(folder):
     true(os.path.exists(os.path.join(root, "LICENSE")), "no LICENSE")
 
 
+@case
+def a_bundle_has_the_profiles_and_can_make_more(folder):
+    root = bundle(folder)
+    program = os.path.join(root, "bin/penstock")
+    pipeline = os.path.join(root, "share/penstock/examples/blur.json")
+    result = run(program, "plan", pipeline, "--profile", "h200", "--json")
+    equal(result.returncode, 0, result.stdout)
+    equal(json.loads(result.stdout)["profile"], "h200", "profile")
+    made = os.path.join(folder, "here.json")
+    result = run(program, "calibrate", "--device", "emulated", "--output",
+                 made)
+    equal(result.returncode, 0, result.stdout)
+    result = run(program, "plan", pipeline, "--profile", made, "--json")
+    equal(json.loads(result.stdout)["profile"], "here", "profile")
+
+
 main()

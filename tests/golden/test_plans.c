@@ -38,11 +38,15 @@ static void plan_text(const struct pen_registry *registry, const char *path,
     struct pen_issues *issues = pen_issues_create();
     struct pen_description *desc = NULL;
     struct pen_plan *plan = NULL;
-    const struct pen_profile *builtin = pen_profile_builtin(profile_name);
-    assert_non_null(builtin);
-    struct pen_profile profile = *builtin;
-    profile.host_memory = (uint64_t)16 << 30;
-    profile.cuda_memory = (uint64_t)8 << 30;
+    struct pen_profile profile;
+    if (pen_profile_find(profile_name, "../../profiles", &profile, &err) !=
+        PEN_OK)
+        fail_msg("%s: %s", profile_name, err.text);
+    // The built-in ones are of no machine.
+    if (pen_profile_builtin(profile_name)) {
+        profile.host_memory = (uint64_t)16 << 30;
+        profile.cuda_memory = (uint64_t)8 << 30;
+    }
     const struct pen_plan_params params = { .profile = &profile,
                                             .probe = probe };
 

@@ -278,18 +278,14 @@ void cmd_budget(struct pen_plan_params *plan, const char *text,
         argp_error(state, "--budget %s: %s", text, wrong);
 }
 
-int cmd_profile(const char *file, struct pen_profile *storage,
+int cmd_profile(const char *name, struct pen_profile *storage,
                 struct pen_plan_params *plan)
 {
-    if (!file)
+    if (!name)
         return EXIT_OK;
-    const struct pen_profile *builtin = pen_profile_builtin(file);
-    if (builtin) {
-        plan->profile = builtin;
-        return EXIT_OK;
-    }
     struct pen_error err = { 0 };
-    if (pen_profile_load(file, storage, &err) != PEN_OK) {
+    if (pen_profile_find(name, getenv("PENSTOCK_PROFILE_PATH"), storage,
+                         &err) != PEN_OK) {
         cmd_print_error(&err);
         return EXIT_INVALID;
     }

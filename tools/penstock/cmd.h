@@ -95,9 +95,10 @@ int cmd_job_failed(const struct cmd_job *job, const char *file, bool json,
                    enum pen_status status);
 void cmd_job_close(struct cmd_job *job);
 
-// Read the file of --profile into `storage` and make `plan` use it. EXIT_OK,
-// or the exit code of the failure, which has been printed; NULL: nothing.
-int cmd_profile(const char *file, struct pen_profile *storage,
+// Find the profile that --profile names, read it into `storage` and make `plan`
+// use it. EXIT_OK, or the exit code of the failure, which has been printed;
+// NULL: nothing.
+int cmd_profile(const char *name, struct pen_profile *storage,
                 struct pen_plan_params *plan);
 
 // Device parameters as the environment of tests and build trees gives them.

@@ -50,8 +50,8 @@ static const struct argp_option options[] = {
       "Progress on the terminal (default auto)", 0 },
     { "no-probe", OPT_NO_PROBE, NULL, 0,
       "Do not read the headers of input files first", 0 },
-    { "profile", OPT_PROFILE, "P.json", 0,
-      "Plan with this device profile: a file, generic-cuda or cpu", 0 },
+    { "profile", OPT_PROFILE, "NAME|P.json", 0,
+      "Plan with this device profile: generic-cuda, cpu, h200 or a file", 0 },
     { "workers", OPT_WORKERS, "N", 0, "Threads that run modules", 0 },
     { 0 },
 };

@@ -12,14 +12,19 @@ static const char good[] =
     "  \"host_rate\": 2000, \"launch_ns\": 5000, \"copy_ns\": 6000,"
     "  \"#note\": \"measured\", \"cuda_memory\": 8589934592 }";
 
+static const char *folder(void)
+{
+    static const char *made;
+    if (!made)
+        made = pen_test_folder();
+    return made;
+}
+
 static enum pen_status load(const char *text, struct pen_profile *out,
                             struct pen_error *err)
 {
-    static const char *folder;
-    if (!folder)
-        folder = pen_test_folder();
     char path[256];
-    snprintf(path, sizeof(path), "%s/profile.json", folder);
+    snprintf(path, sizeof(path), "%s/profile.json", folder());
     pen_test_write_file(path, text, strlen(text));
     return pen_profile_load(path, out, err);
 }
@@ -101,6 +106,91 @@ PEN_TEST(each_mistake_in_a_profile_is_named)
     refused("launch_ns", "lunch_ns", "launch_ns");
     refused("\"launch_ns\": 5000,", "", "launch_ns is missing");
     refused("{ \"name\"", "{{ \"name\"", "line 1");
+    refused("{ \"name\"", "{ \"cuda\": true, \"name\"", "line 1");
+    refused("\"#note\": \"measured\"", "\"device_operations\": 0",
+            "device_operations");
+    refused("\"#note\": \"measured\"", "\"libraries\": [\"cudart\"]",
+            "\"nvjpeg\"");
+    refused("\"#note\": \"measured\"", "\"why_dmabuf\": {\"no\": \"x\"}",
+            "why_dmabuf");
+    refused("\"#note\": \"measured\"", "\"device_name\": 5", "device_name");
+}
+
+PEN_TEST(what_is_wrong_has_its_place)
+{
+    struct pen_profile p;
+    struct pen_error err = { 0 };
+    assert_int_equal(load("{ \"name\": \"x\",\n  \"cuda\": 1 }", &p, &err),
+                     PEN_E_CONFIG);
+    assert_non_null(strstr(err.text, "line 2, column 3: cuda"));
+    assert_int_equal(
+        load("{ \"name\": \"x\",\n\n \"cuda\": true,, }", &p, &err),
+        PEN_E_CONFIG);
+    assert_non_null(strstr(err.text, "line 3, column 15"));
+}
+
+PEN_TEST(what_older_files_do_not_have_is_that_of_the_built_in_ones)
+{
+    const struct pen_profile *cuda = pen_profile_builtin("generic-cuda");
+    const struct pen_profile *cpu = pen_profile_builtin("cpu");
+    struct pen_profile p;
+    struct pen_error err = { 0 };
+    assert_int_equal(load(good, &p, &err), PEN_OK);
+    assert_int_equal(p.host_operations, cuda->host_operations);
+    assert_int_equal(p.device_operations, cuda->device_operations);
+    assert_int_equal(p.context_ns, cuda->context_ns);
+    assert_int_equal(p.load_ns, cuda->load_ns);
+    assert_false(p.emulated);
+    assert_string_equal(p.device_name, "");
+    assert_int_equal(p.libraries, 0);
+
+    char text[1024];
+    const char *at = strstr(good, "true");
+    snprintf(text, sizeof(text), "%.*sfalse%s", (int)(at - good), good, at + 4);
+    assert_int_equal(load(text, &p, &err), PEN_OK);
+    assert_int_equal(p.device_operations, cpu->device_operations);
+    assert_int_equal(p.context_ns, cpu->context_ns);
+}
+
+PEN_TEST(what_a_machine_has_is_read)
+{
+    struct pen_profile p;
+    struct pen_error err = { 0 };
+    char text[1024];
+    snprintf(text, sizeof(text),
+             "{ \"device_name\": \"GPU\", \"cpu_name\": \"CPU\","
+             "  \"emulated\": true, \"libraries\": [\"npp\", \"nvjpeg\"],"
+             "  \"decode_engines\": 7, \"device_operations\": 9,"
+             "  \"why_dmabuf\": { \"import\": \"none\" }, %s",
+             good + 1);
+    assert_int_equal(load(text, &p, &err), PEN_OK);
+    assert_string_equal(p.device_name, "GPU");
+    assert_string_equal(p.cpu_name, "CPU");
+    assert_true(p.emulated);
+    assert_int_equal(p.libraries, PEN_LIBRARY_NPP | PEN_LIBRARY_NVJPEG);
+    assert_int_equal(p.decode_engines, 7);
+    assert_int_equal(p.device_operations, 9);
+    assert_string_equal(p.why_dmabuf[2], "none");
+    assert_string_equal(p.why_dmabuf[0], "");
+}
+
+PEN_TEST(a_profile_is_found_by_its_name)
+{
+    struct pen_profile p;
+    struct pen_error err = { 0 };
+    char path[512];
+    snprintf(path, sizeof(path), "::%s:", folder());
+    assert_int_equal(load(good, &p, &err), PEN_OK);
+    assert_int_equal(pen_profile_find("profile", path, &p, &err), PEN_OK);
+    assert_string_equal(p.name, "desk");
+    // What is built in cannot be hidden.
+    assert_int_equal(pen_profile_find("cpu", path, &p, &err), PEN_OK);
+    assert_string_equal(p.name, "cpu");
+    assert_int_equal(pen_profile_find("desk", path, &p, &err), PEN_E_ARG);
+    assert_non_null(strstr(err.text, "generic-cuda, cpu"));
+    assert_non_null(strstr(err.text, ", profile"));
+    assert_int_equal(pen_profile_find("", path, &p, &err), PEN_E_ARG);
+    assert_int_equal(pen_profile_find("x.json", path, &p, &err), PEN_E_IO);
 }
 
 PEN_TEST(a_missing_profile_is_an_io_error)
@@ -112,8 +202,13 @@ PEN_TEST(a_missing_profile_is_an_io_error)
     assert_string_equal(err.where, "/nonexistent/p.json");
 }
 
-PEN_TEST_MAIN(PEN_CASE(a_profile_is_read),
-              PEN_CASE(what_can_be_done_with_dmabufs_is_read),
-              PEN_CASE(the_built_in_profiles_say_why_something_cannot_be_done),
-              PEN_CASE(each_mistake_in_a_profile_is_named),
-              PEN_CASE(a_missing_profile_is_an_io_error))
+PEN_TEST_MAIN(
+    PEN_CASE(a_profile_is_read),
+    PEN_CASE(what_can_be_done_with_dmabufs_is_read),
+    PEN_CASE(the_built_in_profiles_say_why_something_cannot_be_done),
+    PEN_CASE(each_mistake_in_a_profile_is_named),
+    PEN_CASE(what_is_wrong_has_its_place),
+    PEN_CASE(what_older_files_do_not_have_is_that_of_the_built_in_ones),
+    PEN_CASE(what_a_machine_has_is_read),
+    PEN_CASE(a_profile_is_found_by_its_name),
+    PEN_CASE(a_missing_profile_is_an_io_error))
