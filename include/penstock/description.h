@@ -59,6 +59,12 @@ PEN_API PEN_NODISCARD enum pen_status
 pen_validate(const struct pen_description *desc,
              const struct pen_registry *registry, struct pen_issues *issues,
              struct pen_error *err);
+// The same, and the headers of input files are read if there is no error: what
+// cannot be understood is an issue too. Blocks on the files.
+PEN_API PEN_NODISCARD enum pen_status
+pen_validate_probe(const struct pen_description *desc,
+                   const struct pen_registry *registry,
+                   struct pen_issues *issues, struct pen_error *err);
 
 PEN_END
 

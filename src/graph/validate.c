@@ -512,3 +512,40 @@ enum pen_status pen_validate(const struct pen_description *desc,
     stk_arena_finish(&arena);
     return status;
 }
+
+// --- headers of input files -------------------------------------------------
+
+static void probe_node(const struct pen_description *desc,
+                       const struct stk_node *node, struct pen_issues *issues)
+{
+    struct pen_probe probe = { .limit = STK_PROBE_LIMIT };
+    struct pen_error error = { 0 };
+    if (!node->cls->ops.probe)
+        return;
+    const enum pen_status st =
+        node->cls->ops.probe(node->params, &probe, &error);
+    if (st == PEN_E_NOMEM)
+        stk_issues_fail(issues);
+    else if (st < 0)
+        stk_issue_add(issues, desc, PEN_SEVERITY_ERROR, stk_probe_code(st),
+                      node->desc->pointer, "", "%s", error.text);
+}
+
+enum pen_status pen_validate_probe(const struct pen_description *desc,
+                                   const struct pen_registry *registry,
+                                   struct pen_issues *issues,
+                                   struct pen_error *err)
+{
+    const size_t before = pen_issues_count(issues, PEN_SEVERITY_ERROR);
+    struct stk_arena arena = { 0 };
+    struct stk_graph *graph = NULL;
+    enum pen_status status =
+        stk_graph_resolve(desc, registry, &arena, &graph, issues, err);
+    if (status == PEN_OK) {
+        for (uint32_t i = 0; i < graph->node_count; i++)
+            probe_node(desc, &graph->nodes[i], issues);
+        status = stk_issues_status(issues, before, err);
+    }
+    stk_arena_finish(&arena);
+    return status;
+}

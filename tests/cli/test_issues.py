@@ -156,6 +156,28 @@ def sieve_false_needs_room_for_what_it_forwards(folder):
 
 
 @case
+def headers_are_read_only_if_wanted(folder):
+    def validate(*arguments):
+        result = penstock("validate", "--json", *arguments, path)
+        return result.returncode, json.loads(result.stdout)["issues"]
+    picture = os.path.join(folder, "a.raw")
+    file = json.loads(GOOD)
+    file["modules"]["source"] = {"type": "FileReaderModule", "props": {
+        "strFullFileNameWithPattern": picture, "outputFrameType": "RawImage",
+        "width": 4, "height": 4, "format": "MONO"}}
+    path = write(folder, json.dumps(file))
+    write(folder, bytes(17), "a.raw")
+    equal(validate(), (0, []), "without --probe")
+    code, issues = validate("--probe")
+    equal(code, 1, str(issues))
+    equal([i["code"] for i in issues], ["E610"], str(issues))
+    equal(issues[0]["pointer"], "/modules/source", str(issues))
+    true("a.raw" in issues[0]["message"], str(issues))
+    write(folder, bytes(32), "a.raw")
+    equal(validate("--probe"), (0, []), "two frames")
+
+
+@case
 def a_repair_can_be_pasted(folder):
     """What E304 suggests makes the file good."""
     bad = GOOD.replace('"type": "StatSink"', '"type": "ImageDecoderCV"')

@@ -4,15 +4,16 @@
 
 struct options {
     const char *file;
-    bool json;
+    bool json, probe;
     struct cmd_sets sets;
 };
 
-enum { OPT_JSON = 256, OPT_SET };
+enum { OPT_JSON = 256, OPT_SET, OPT_PROBE };
 
 static const struct argp_option options[] = {
     { "json", OPT_JSON, NULL, 0, "Print {ok, issues} as JSON", 0 },
     { "set", OPT_SET, "ID.PROP=VALUE", 0, "Override a property", 0 },
+    { "probe", OPT_PROBE, NULL, 0, "Read the headers of input files", 0 },
     { 0 },
 };
 
@@ -25,6 +26,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_SET:
         cmd_sets_add(&o->sets, arg, state);
+        return 0;
+    case OPT_PROBE:
+        o->probe = true;
         return 0;
     default:
         return cmd_parse_operand(key, arg, state, "FILE", &o->file);
@@ -46,7 +50,10 @@ static int run(int argc, char **argv)
     int code = cmd_job_open(&job, o.file, &o.sets, o.json);
     if (code == EXIT_OK) {
         const enum pen_status st =
-            pen_validate(job.desc, job.registry, job.issues, &job.err);
+            o.probe
+                ? pen_validate_probe(job.desc, job.registry, job.issues,
+                                     &job.err)
+                : pen_validate(job.desc, job.registry, job.issues, &job.err);
         if (st != PEN_OK) {
             code = cmd_job_failed(&job, o.file, o.json, st);
         } else if (o.json) {
