@@ -263,6 +263,27 @@ void stk_advice_copy(const struct stk_advice *a, struct stk_gain *gain,
     gain->bytes += sign * (int64_t)bytes;
 }
 
+bool stk_advice_takes(const struct stk_plan_node *node, bool device)
+{
+    const uint32_t side =
+        device ? PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE) : PEN_MEM_BITS_HOST;
+    for (uint32_t i = 0; i < node->inputs; i++)
+        if (node->in_edge[i] >= 0 && !(node->in[i].mem & side))
+            return false;
+    return true;
+}
+
+bool stk_advice_passes(const struct stk_plan_node *node)
+{
+    return node->cls->flags & PEN_CLASS_FORWARDS;
+}
+
+bool stk_advice_only_waits(const struct stk_plan_node *node)
+{
+    return stk_advice_passes(node) &&
+           stk_class_has_tag(node->cls, "function:sync");
+}
+
 bool stk_advice_chosen(const struct stk_plan_node *node)
 {
     return node->base.backend == STK_BACKEND_AUTO &&
@@ -466,6 +487,8 @@ enum pen_status stk_plan_advise(struct stk_planner *p, struct pen_error *err)
     a->failed = !a->traces || !a->path || !a->drop || !a->deaf;
     if (!a->failed)
         stk_advise_paths(a);
+    if (!a->failed)
+        stk_advise_idle(a);
     if (!a->failed)
         stk_advise_copies(a);
     if (!a->failed)

@@ -2,9 +2,10 @@
 #define STK_PLAN_ADVISE_H
 
 // What the parts of the advice share. plan_advise.c has the words and the
-// prices; plan_advise_path.c looks for frames that cross to the other side of
-// the machine and come back, plan_advise_copy.c at single copies, and
-// plan_advise_source.c at sources without an end.
+// prices, plan_advise_way.c the paths; plan_advise_path.c looks for frames that
+// leave the device and come back, plan_advise_idle.c for those that go there
+// for nothing, plan_advise_copy.c at single copies, and plan_advise_source.c at
+// sources without an end.
 
 #include "planner.h"
 
@@ -129,6 +130,12 @@ bool stk_advice_twin(struct stk_advice *a, const struct stk_plan_node *node,
                      bool device, int64_t *cost,
                      const struct pen_module_class **named);
 
+// Whether the connected inputs take frames of one side of the machine.
+bool stk_advice_takes(const struct stk_plan_node *node, bool device);
+bool stk_advice_passes(const struct stk_plan_node *node);
+// Something that only waits for the device is not missed without it.
+bool stk_advice_only_waits(const struct stk_plan_node *node);
+
 static inline const struct stk_plan_node *
 stk_advice_from(const struct stk_advice *a, const struct stk_plan_edge *e)
 {
@@ -146,9 +153,21 @@ static inline bool stk_advice_host(const struct stk_plan_edge *e)
     return !(STK_HOMES_CUDA & STK_HOME_BIT(stk_edge_home(e)));
 }
 
+// --- ways in words (plan_advise_way.c) --------------------------------------
+
+// a->path is filled from the end of the way to its beginning, and told from
+// there. What was put is not told twice under one number (a->telling).
+void stk_way_begin(struct stk_advice *a);
+void stk_way_put(struct stk_advice *a, uint32_t number);
+bool stk_way_has(const struct stk_advice *a, uint32_t number);
+void stk_way_put_consumer(struct stk_advice *a, uint32_t number);
+void stk_way_put_producer(struct stk_advice *a, uint32_t number);
+void stk_way_tell(struct stk_advice *a);
+
 // --- the parts --------------------------------------------------------------
 
-void stk_advise_paths(struct stk_advice *a);
+void stk_advise_paths(struct stk_advice *a);  // before the others
+void stk_advise_idle(struct stk_advice *a);
 void stk_advise_copies(struct stk_advice *a);
 void stk_advise_sources(struct stk_advice *a);
 // Whether a source is set so that it does not end.

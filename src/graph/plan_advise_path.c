@@ -1,14 +1,13 @@
-// Frames that cross to the other side of the machine and come back.
+// Frames that leave the device and come back (W310): a download, then an
+// upload, whoever wrote them and whatever lies between.
 //
-// W310: a download, then an upload, whoever wrote them and whatever lies
-// between; or an upload, then a download, with nothing done on the device. One
-// finding for each group of modules that hang together on the host (or for
-// each idle upload), however many copies lead into it and out of it. If all
-// its modules have a twin on the device, that they move there is the
-// suggestion, and the saving that of all. If one has none, W310 says so, with
-// what the copies cost, and W312 tells of the modules at the border of the
-// group that could move all the same. W312 is also told where the frames come
-// back to the device without a copy, as DMABUFs that it imports.
+// One finding for each group of modules that hang together on the host, however
+// many copies lead into it and out of it. If all its modules have a twin on the
+// device, that they move there is the suggestion, and the saving that of all.
+// If one has none, W310 says so, with what the copies cost, and W312 tells of
+// the modules at the border of the group that could move all the same. W312 is
+// also told where the frames come back to the device without a copy, as DMABUFs
+// that it imports.
 
 #include "plan_advise.h"
 
@@ -20,27 +19,6 @@ enum {
 };
 
 // --- what lies where ---------------------------------------------------------
-
-static bool takes(const struct stk_plan_node *node, bool device)
-{
-    const uint32_t side =
-        device ? PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE) : PEN_MEM_BITS_HOST;
-    for (uint32_t i = 0; i < node->inputs; i++)
-        if (node->in_edge[i] >= 0 && !(node->in[i].mem & side))
-            return false;
-    return true;
-}
-
-static bool passes(const struct stk_plan_node *node)
-{
-    return node->cls->flags & PEN_CLASS_FORWARDS;
-}
-
-// Something that only waits for the device is not missed without it.
-static bool only_waits(const struct stk_plan_node *node)
-{
-    return passes(node) && stk_class_has_tag(node->cls, "function:sync");
-}
 
 static void trace_node(struct stk_advice *a, uint32_t number)
 {
@@ -75,9 +53,10 @@ static void trace_node(struct stk_advice *a, uint32_t number)
             t->up = up;
             t->up_from = (int32_t)e->from;
             t->idle = transfer == STK_H2D ||
-                      (f->idle && passes(from) && from->inputs == 1);
+                      (f->idle && stk_advice_passes(from) && from->inputs == 1);
             t->stuck = transfer != STK_H2D &&
-                       (f->stuck || !(takes(from, false) || only_waits(from)));
+                       (f->stuck || !(stk_advice_takes(from, false) ||
+                                      stk_advice_only_waits(from)));
         }
     }
 }
@@ -98,7 +77,8 @@ static bool needs_host(const struct stk_advice *a,
 {
     const struct stk_plan_node *to = &a->plan->nodes[e->to];
     return !(to->in[e->to_pin].mem & PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE)) ||
-           (passes(to) && (to->inputs > 1 || a->traces[e->to].host_bound));
+           (stk_advice_passes(to) &&
+            (to->inputs > 1 || a->traces[e->to].host_bound));
 }
 
 // From the end to the beginning: what leads back to the device.
@@ -160,55 +140,6 @@ static void make_groups(struct stk_advice *a)
 // --- paths in words
 // -----------------------------------------------------------
 
-static bool is_printed(const struct stk_advice *a, uint32_t number)
-{
-    return a->traces[number].printed == a->telling;
-}
-
-static void begin_path(struct stk_advice *a)
-{
-    a->path_count = 0;
-}
-
-static void put(struct stk_advice *a, uint32_t number)
-{
-    a->path[a->path_count++] = number;
-    a->traces[number].printed = a->telling;
-}
-
-// What stands in the path is in the order of the frames from its end on.
-static void tell_path(struct stk_advice *a)
-{
-    for (uint32_t i = a->path_count; i-- > 0;) {
-        const uint32_t n = a->path[i];
-        if (i + 1 < a->path_count)
-            stk_text_add(&a->text, " -> ");
-        stk_text_add(&a->text, a->plan->nodes[n].id);
-        const enum stk_transfer transfer = stk_advice_transfer(a, n);
-        if (transfer == STK_H2D)
-            stk_text_add(&a->text, " (to the device)");
-        else if (transfer == STK_D2H)
-            stk_text_add(&a->text, " (to the host)");
-    }
-}
-
-static void put_consumer(struct stk_advice *a, uint32_t number)
-{
-    const uint32_t e = a->plan->first_out[number];
-    if (e < a->plan->first_out[number + 1])
-        a->path[a->path_count++] = a->plan->edges[e].to;
-}
-
-static void put_producer(struct stk_advice *a, uint32_t number)
-{
-    const struct stk_plan_node *node = &a->plan->nodes[number];
-    for (uint32_t i = 0; i < node->inputs; i++)
-        if (node->in_edge[i] >= 0) {
-            a->path[a->path_count++] = a->plan->edges[node->in_edge[i]].from;
-            return;
-        }
-}
-
 // What lies before a download: back to the upload before it, or not so far.
 static void put_before(struct stk_advice *a, uint32_t download)
 {
@@ -218,7 +149,7 @@ static void put_before(struct stk_advice *a, uint32_t download)
         at = a->traces[at].up_from;
         a->path[a->path_count++] = (uint32_t)at;
     }
-    put_producer(a, (uint32_t)at);
+    stk_way_put_producer(a, (uint32_t)at);
 }
 
 // The way of one edge that returns to the device, back to its download or to
@@ -226,29 +157,29 @@ static void put_before(struct stk_advice *a, uint32_t download)
 static void tell_return(struct stk_advice *a, const struct stk_plan_edge *e,
                         bool first)
 {
-    begin_path(a);
+    stk_way_begin(a);
     if (stk_advice_transfer(a, e->to) == STK_H2D) {
-        put_consumer(a, e->to);
-        put(a, e->to);
+        stk_way_put_consumer(a, e->to);
+        stk_way_put(a, e->to);
     } else {
         a->path[a->path_count++] = e->to;
     }
     uint32_t at = e->from;
-    while (stk_advice_transfer(a, at) != STK_D2H && !is_printed(a, at)) {
-        put(a, at);
+    while (stk_advice_transfer(a, at) != STK_D2H && !stk_way_has(a, at)) {
+        stk_way_put(a, at);
         at = (uint32_t)a->traces[at].down_from;
     }
     if (first) {
-        put(a, at);
+        stk_way_put(a, at);
         put_before(a, at);
-    } else if (is_printed(a, at)) {
+    } else if (stk_way_has(a, at)) {
         a->path[a->path_count++] = at;
     } else {
-        put(a, at);
-        put_producer(a, at);
+        stk_way_put(a, at);
+        stk_way_put_producer(a, at);
     }
     stk_text_add(&a->text, first ? "" : "; also ");
-    tell_path(a);
+    stk_way_tell(a);
 }
 
 // How the frames come to a module of a group that was not told yet, and from
@@ -258,10 +189,10 @@ static void tell_branch(struct stk_advice *a, uint32_t number)
     const struct pen_plan *plan = a->plan;
     const uint32_t from = (uint32_t)a->traces[number].down_from;
     int32_t next = (int32_t)number;
-    begin_path(a);
-    while (next != STK_NO_NODE && !is_printed(a, (uint32_t)next)) {
+    stk_way_begin(a);
+    while (next != STK_NO_NODE && !stk_way_has(a, (uint32_t)next)) {
         const uint32_t n = (uint32_t)next;
-        put(a, n);
+        stk_way_put(a, n);
         next = STK_NO_NODE;
         for (uint32_t i = plan->first_out[n];
              i < plan->first_out[n + 1] && next == STK_NO_NODE; i++)
@@ -276,24 +207,24 @@ static void tell_branch(struct stk_advice *a, uint32_t number)
         a->path[k] = swap;
     }
     a->path[a->path_count++] = from;
-    if (!is_printed(a, from)) {
+    if (!stk_way_has(a, from)) {
         a->traces[from].printed = a->telling;
-        put_producer(a, from);
+        stk_way_put_producer(a, from);
     }
     stk_text_add(&a->text, "; also ");
-    tell_path(a);
+    stk_way_tell(a);
 }
 
 // A further download that leads to a module which was told.
 static void tell_download(struct stk_advice *a, uint32_t download,
                           uint32_t number)
 {
-    begin_path(a);
+    stk_way_begin(a);
     a->path[a->path_count++] = number;
-    put(a, download);
-    put_producer(a, download);
+    stk_way_put(a, download);
+    stk_way_put_producer(a, download);
     stk_text_add(&a->text, "; also ");
-    tell_path(a);
+    stk_way_tell(a);
 }
 
 // All ways of a group.
@@ -315,13 +246,13 @@ static void tell_ways(struct stk_advice *a, uint32_t root)
     do {
         if (!a->traces[n].between)
             continue;
-        if (!is_printed(a, n))
+        if (!stk_way_has(a, n))
             tell_branch(a, n);
         for (uint32_t i = 0; i < plan->nodes[n].inputs; i++) {
             const int32_t in = plan->nodes[n].in_edge[i];
             if (in >= 0 &&
                 stk_advice_transfer(a, plan->edges[in].from) == STK_D2H &&
-                !is_printed(a, plan->edges[in].from))
+                !stk_way_has(a, plan->edges[in].from))
                 tell_download(a, plan->edges[in].from, n);
         }
     } while ((n = a->traces[n].next) != 0);
@@ -340,8 +271,8 @@ static void find_way(struct stk_advice *a, uint32_t number)
     t->better = own;
     if (stk_class_copies(node->cls)) {
         t->way = STK_GOES;
-    } else if (passes(node)) {
-        t->way = takes(node, true) ? STK_MOVES : STK_STAYS;
+    } else if (stk_advice_passes(node)) {
+        t->way = stk_advice_takes(node, true) ? STK_MOVES : STK_STAYS;
     } else if (stk_advice_twin(a, node, true, &cost, &named)) {
         t->way = STK_MOVES_AS_TWIN;
         t->twin = a->like.cls;
@@ -524,7 +455,7 @@ static void suggest_why_not(struct stk_advice *a, uint32_t root)
             break;
         stk_advice_fix(a, "");
         stk_advice_name(&a->fix, node->id);
-        if (passes(node)) {
+        if (stk_advice_passes(node)) {
             stk_text_add(&a->fix, " takes host memory only");
         } else if (t->twin && t->twin != node->cls) {
             stk_text_add(&a->fix, ": ");
@@ -551,7 +482,7 @@ static const char *place_of(const struct stk_advice *a, uint32_t root,
     do {
         const struct stk_trace *t = &a->traces[n];
         const struct stk_plan_node *node = &plan->nodes[n];
-        if (t->between && (!set || t->set == set) && !passes(node) &&
+        if (t->between && (!set || t->set == set) && !stk_advice_passes(node) &&
             node->pointer[0])
             return node->pointer;
         for (uint32_t i = plan->first_out[n]; i < plan->first_out[n + 1]; i++)
@@ -726,115 +657,6 @@ static bool leads_back(const struct stk_advice *a, uint32_t download)
     return false;
 }
 
-// --- to the device for nothing
-// ---------------------------------------------------
-
-// The way of a download back to its upload; what only waits there goes too.
-static void tell_idle_way(struct stk_advice *a, uint32_t download, bool first)
-{
-    const uint32_t upload = (uint32_t)a->traces[download].up;
-    begin_path(a);
-    put_consumer(a, download);
-    put(a, download);
-    uint32_t at = (uint32_t)a->traces[download].up_from;
-    while (at != upload && !is_printed(a, at)) {
-        put(a, at);
-        const struct stk_plan_node *node = &a->plan->nodes[at];
-        if (!a->traces[at].busy && only_waits(node) && !takes(node, false))
-            stk_advice_drop(a, at, false);
-        at = (uint32_t)a->traces[at].up_from;
-    }
-    a->path[a->path_count++] = at;
-    if (first)
-        put_producer(a, at);
-    else
-        stk_text_add(&a->text, "; also ");
-    tell_path(a);
-}
-
-static void advise_idle(struct stk_advice *a, uint32_t upload)
-{
-    const struct pen_plan *plan = a->plan;
-    const struct stk_trace *u = &a->traces[upload];
-    struct stk_gain gain = { .known = true };
-    bool stuck = false, first = true;
-    const char *place = "";
-    for (uint32_t d = u->next; d != 0; d = a->traces[d].next) {
-        stk_advice_copy(a, &gain, STK_D2H, plan->nodes[d].output[0].block_bytes,
-                        1);
-        stuck = stuck || a->traces[d].stuck;
-        if (!place[0])
-            place = plan->nodes[d].pointer;
-    }
-    if (!u->busy || stuck)
-        stk_advice_copy(a, &gain, STK_H2D,
-                        plan->nodes[upload].output[0].block_bytes, 1);
-    stk_advice_begin(a);
-    a->set++;
-    a->telling = upload + 1;
-    stk_text_add(&a->text,
-                 "frames go to the device and return with nothing done: ");
-    for (uint32_t d = u->next; d != 0; d = a->traces[d].next) {
-        tell_idle_way(a, d, first);
-        if (!plan->nodes[d].inserted || u->busy)
-            stk_advice_drop(a, d, false);
-        a->traces[d].told = true;
-        first = false;
-    }
-    if (!plan->nodes[upload].inserted)
-        stk_advice_drop(a, upload, u->busy);
-    stk_advice_gain(a, stuck ? "costs" : "saves", &gain);
-    if (stuck) {
-        stk_advice_forget(a);
-        stk_advice_fix(a, "what passes the frames on takes device memory only");
-    } else {
-        stk_advice_fix_drop(a, STK_NO_NODE);
-    }
-    a->traces[upload].told = true;
-    stk_advice_issue(a, "W310", place[0] ? place : plan->nodes[upload].pointer);
-}
-
-// From the end to the beginning: whether something needs the frames that an
-// upload gives. A copy by hand that was told keeps what feeds it there.
-static void find_busy(struct stk_advice *a, uint32_t number)
-{
-    const struct pen_plan *plan = a->plan;
-    const struct stk_plan_node *node = &plan->nodes[number];
-    struct stk_trace *t = &a->traces[number];
-    t->busy = passes(node) && !takes(node, false) && !only_waits(node);
-    for (uint32_t i = plan->first_out[number];
-         i < plan->first_out[number + 1] && !t->busy; i++) {
-        const uint32_t to = plan->edges[i].to;
-        if (stk_advice_transfer(a, to) == STK_D2H)
-            t->busy = !plan->nodes[to].inserted &&
-                      (a->traces[to].told || !a->traces[to].idle);
-        else
-            t->busy = !passes(&plan->nodes[to]) || a->traces[to].busy ||
-                      plan->nodes[to].inputs > 1;
-    }
-}
-
-// Downloads of frames with which nothing was done, by their uploads.
-static void find_idle(struct stk_advice *a)
-{
-    for (uint32_t n = a->plan->node_count; n-- > 0;) {
-        a->traces[n].next = 0;
-        find_busy(a, n);
-    }
-    for (uint32_t n = a->plan->node_count; n-- > 0;) {
-        struct stk_trace *t = &a->traces[n];
-        if (stk_advice_transfer(a, n) != STK_D2H || t->up == STK_NO_NODE ||
-            !t->idle || t->told || a->traces[t->up].told)
-            continue;
-        struct stk_trace *u = &a->traces[t->up];
-        // What others need on the device cannot be stepped over.
-        if (u->busy && !t->stuck && t->up_from != t->up)
-            continue;
-        t->next = u->next;
-        u->next = n;
-    }
-}
-
 void stk_advise_paths(struct stk_advice *a)
 {
     const uint32_t count = a->plan->node_count;
@@ -850,10 +672,4 @@ void stk_advise_paths(struct stk_advice *a)
                 ? root_of(a, n) == n
                 : stk_advice_transfer(a, n) == STK_D2H && leads_back(a, n))
             advise_group(a, n);
-    if (a->plan->h2d_per_frame == 0)
-        return;
-    find_idle(a);
-    for (uint32_t n = 0; n < count && !a->failed; n++)
-        if (stk_advice_transfer(a, n) == STK_H2D && a->traces[n].next != 0)
-            advise_idle(a, n);
 }
