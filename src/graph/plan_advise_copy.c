@@ -306,6 +306,8 @@ static void fix_source(struct stk_advice *a, const struct stk_plan_edge *e)
     }
 }
 
+// An upload reads pinned memory always; where frames cannot lie there, the
+// planner has them copied by the CPU first.
 static void advise_upload(struct stk_advice *a, uint32_t upload)
 {
     const struct pen_plan *plan = a->plan;
@@ -313,42 +315,27 @@ static void advise_upload(struct stk_advice *a, uint32_t upload)
     struct stk_gain gain = { .known = true };
     if (node->in_edge[0] < 0)
         return;
-    const struct stk_plan_edge *e = &plan->edges[node->in_edge[0]];
-    const struct stk_plan_node *ring = NULL;  // what makes pinned copies first
-    if (stk_advice_transfer(a, e->from) == STK_H2H) {
-        ring = stk_advice_from(a, e);
-        // That this is so for the budget is told by W510.
-        if (ring->staged || a->traces[e->from].told ||
-            !stk_node_cost(plan, ring, &gain.ns))
-            return;
-        a->traces[e->from].told = true;
-        e = &plan->edges[ring->in_edge[0]];
-    } else if (stk_edge_home(e) == STK_HOME_HOST) {
-        const uint64_t bytes = stk_advice_bytes(a, e);
-        gain.ns = stk_cost_move(bytes, plan->profile.pageable_rate) -
-                  stk_cost_move(bytes, plan->profile.h2d_rate);
-    } else {
+    const uint32_t number = plan->edges[node->in_edge[0]].from;
+    const struct stk_plan_node *copy = &plan->nodes[number];
+    // That this is so for the budget is told by W510.
+    if (stk_advice_transfer(a, number) != STK_H2H || copy->staged ||
+        a->traces[number].told || !stk_node_cost(plan, copy, &gain.ns))
         return;
-    }
+    a->traces[number].told = true;
+    const struct stk_plan_edge *e = &plan->edges[copy->in_edge[0]];
     stk_advice_begin(a);
     tell_why(a, e);
-    stk_text_add(&a->text, ", so ");
-    if (ring) {
-        stk_text_add(&a->text, "the CPU copies them in ");
-        stk_advice_name(&a->text, ring->id);
-        stk_text_add(&a->text, " before ");
-        stk_advice_name(&a->text, node->id);
-        stk_text_add(&a->text, " uploads them");
-    } else {
-        stk_advice_name(&a->text, node->id);
-        stk_text_add(&a->text, " uploads from pageable memory");
-    }
+    stk_text_add(&a->text, ", so the CPU copies them in ");
+    stk_advice_name(&a->text, copy->id);
+    stk_text_add(&a->text, " before ");
+    stk_advice_name(&a->text, node->id);
+    stk_text_add(&a->text, " uploads them");
     stk_advice_gain(a, "that costs", &gain);
     fix_source(a, e);
     stk_advice_issue(a, "W315",
-                     ring && ring->pointer[0] ? ring->pointer
-                     : node->pointer[0]       ? node->pointer
-                                              : stk_advice_from(a, e)->pointer);
+                     copy->pointer[0]   ? copy->pointer
+                     : node->pointer[0] ? node->pointer
+                                        : stk_advice_from(a, e)->pointer);
 }
 
 void stk_advise_copies(struct stk_advice *a)

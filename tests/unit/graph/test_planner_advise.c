@@ -643,6 +643,26 @@ PEN_TEST(an_upload_whose_frames_are_dmabufs_is_told)
     assert_non_null(strstr(issue->message, " us a frame"));
     assert_string_equal(issue->pointer, "/modules/s");
     world_finish(&w);
+    // Frames of two modules that leave by one output.
+    plan(&w,
+         PIPE(SOURCE("s", "'mem': 'DMABUF', " RGB) C SOURCE("t", RGB) C
+              MOD("q", "PassJoin", "'mem': 'HOST', " RGB) C
+              MOD("k", "Sink", CUDA RGB),
+              TO("s", "q.input_1") C TO("t", "q.input_2") C TO("q", "k")),
+         NULL);
+    issue = world_issue(&w, "W315");
+    assert_non_null(issue);
+    assert_non_null(strstr(issue->message,
+                           "`q` hands on frames of other modules, which are "
+                           "not all in pinned memory, so the CPU copies"));
+    world_finish(&w);
+    // A manual upload gets no others: without bridges the plan is refused.
+    try_plan(&w, SET("'auto_bridge': false",
+                     SOURCE("s", "'mem': 'DMABUF', " RGB) C UP("u") C
+                     MOD("k", "Sink", CUDA RGB),
+                     TO("s", "u") C TO("u", "k")), NULL);
+    assert_non_null(world_issue(&w, "E312"));
+    world_finish(&w);
     // A pool that the planner could pin.
     silent(PIPE(SOURCE("s", RGB) C UP("u") C MOD("k", "Sink", CUDA RGB),
                 TO("s", "u") C TO("u", "k")));
