@@ -489,9 +489,10 @@ int32_t stk_free_input(const struct stk_resolver *r, int32_t module,
     const struct stk_node *node = &r->nodes[module];
     int32_t found = STK_NOBODY;
     for (int32_t pin = 0; pin < (int32_t)node->inputs; pin++) {
+        if (r->seen[module].fed_by[pin] != STK_NOBODY)
+            continue;
         const struct pen_pin_set in = stk_any_input(node, pin);
-        if (r->seen[module].fed_by[pin] != STK_NOBODY ||
-            !kinds_meet(kinds, in.kinds))
+        if (!kinds_meet(kinds, in.kinds))
             continue;
         if (formats_meet(formats, in.formats))
             return pin;

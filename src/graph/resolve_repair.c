@@ -32,9 +32,9 @@ static bool leads_to(struct stk_resolver *r, uint32_t from, uint32_t to)
 static bool may_search(struct stk_resolver *r)
 {
     const size_t cost = r->desc->module_count;
-    if (!r->queue || r->patience < cost)
+    if (!r->queue || r->searches < cost)
         return false;
-    r->patience -= cost;
+    r->searches -= cost;
     return true;
 }
 

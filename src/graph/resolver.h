@@ -56,7 +56,8 @@ struct stk_resolver {
     struct stk_name *names;  // of modules, by hash
     uint32_t *name_first, name_shift;
     bool unknown_type;
-    size_t patience;  // looks at words and modules that are still worth it
+    size_t patience;  // comparisons of words that are still worth it
+    size_t searches;  // looks at modules, likewise
     // For walks, once all links are known.
     struct stk_successors next;
     uint32_t *queue;

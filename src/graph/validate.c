@@ -487,6 +487,7 @@ enum pen_status stk_graph_resolve(const struct pen_description *desc,
         .arena = arena,
         .issues = issues,
         .patience = 4 << 20,
+        .searches = 1 << 20,
     };
     stk_issues_append(issues, desc->issues);
     check_all(&r);
