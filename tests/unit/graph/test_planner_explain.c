@@ -748,6 +748,12 @@ PEN_TEST(an_unknown_name_is_told_with_the_nearest_and_the_connections)
     check_refused(&w, "camera", PEN_E_ARG, "FROM:TO");
     check_refused(&w, "", PEN_E_ARG, "FROM:TO");
     check_refused(&w, ":", PEN_E_CONFIG, "there is no module ``");
+    static const char *const odd[] = {
+        ".:.",   "camera.:split",       "camera:", ":split", "camera::split",
+        "..:..", "camera.output.:split"
+    };
+    for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++)
+        check_refused(&w, odd[i], PEN_E_CONFIG, "connections are");
     // Ids may have colons.
     char *text = explain_text(&w, "camera:b:c");
     check_has(text, "camera.output -> b:c.input: 0 bridges");
