@@ -278,16 +278,12 @@ static void advise_conversion(struct stk_advice *a, uint32_t number)
 static void tell_why(struct stk_advice *a, const struct stk_plan_edge *e)
 {
     const struct stk_plan_node *from = stk_advice_from(a, e);
-    const struct stk_plan_output *o = &from->output[e->from_pin];
     stk_advice_name(&a->text, from->id);
-    if (from->forwards)
-        stk_text_add(&a->text, " hands on frames of other modules, which are "
-                               "not all in pinned memory");
-    else if (o->mem == PEN_MEM_DMABUF && o->upgraded_from)
-        stk_text_add(&a->text, " gives DMABUFs, since another module takes "
-                               "nothing else");
-    else
-        stk_text_add(&a->text, " gives frames that are not in pinned memory");
+    stk_text_add(&a->text,
+                 from->forwards
+                     ? " hands on frames of other modules, which are not all "
+                       "in pinned memory"
+                     : " gives frames that are not in pinned memory");
 }
 
 // A source that was told to give DMABUFs can give pinned memory.
