@@ -699,7 +699,7 @@ PEN_TEST_MAIN(
     PEN_CASE(a_chain_of_device_modules_has_one_upload_and_one_download),
     PEN_CASE(a_frame_for_three_device_modules_is_uploaded_once),
     PEN_CASE(branches_on_device_and_host_meet_again),
-              PEN_CASE(frames_are_forwarded_past_a_device_module),
+    PEN_CASE(frames_are_forwarded_past_a_device_module),
     PEN_CASE(unknown_and_growing_sizes_work_across_the_device),
     PEN_CASE(a_pinned_block_is_not_reused_before_its_copy_is_done),
     PEN_CASE(kernels_run_and_workspaces_are_filled),
