@@ -70,7 +70,8 @@ def main():
                 os.makedirs(place, exist_ok=True)
                 shutil.copy2(os.path.join(folder, name), place)
     # Files of the source tree that tests read, at their places.
-    for name in ("src", "examples", "scripts", "tests/golden", "docs/guide",
+    for name in ("src", "examples", "scripts", "tests/golden", "tests/fuzz/corpus",
+                 "docs/guide", "docs/images",
                  "docs/reference", "include", "profiles"):
         shutil.copytree(name, os.path.join(target, name), dirs_exist_ok=True)
     path = os.path.join(target, "run")
