@@ -79,7 +79,8 @@ enum stk_transfer stk_transfer_between(const struct pen_module_class *cls,
         return STK_H2H;
     const bool from_device = STK_HOMES_CUDA & STK_HOME_BIT(in);
     const bool to_device = STK_HOMES_CUDA & STK_HOME_BIT(out);
-    // An imported DMABUF of the host that is to be downloaded is, by the device.
+    // An imported DMABUF of the host that is to be downloaded is, by the
+    // device.
     if (!to_device)
         return STK_D2H;
     return from_device ? STK_D2D : STK_H2D;

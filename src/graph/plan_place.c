@@ -86,8 +86,8 @@ static void complain(struct stk_planner *p, const struct stk_origin *from,
     const struct stk_option *option = option_of(p, e->to);
     const struct pen_pin_set *set = &option->in[e->to_pin];
     const uint32_t wanted = stk_wanted_mems(p, option, to->outputs, e->to_pin);
-    const bool mem = !(stk_option_homes(p, option, to->outputs, e->to_pin) &
-                       STK_HOME_BIT(from->home));
+    const uint32_t takes = stk_option_homes(p, option, to->outputs, e->to_pin);
+    const bool mem = !(takes & STK_HOME_BIT(from->home));
     const char *code = "E311", *suggestion = way_round(p, set->mem, from);
     char wants[200], gives[200], why[400];
     if (!stk_kinds_fit(from->caps, set)) {
@@ -95,7 +95,11 @@ static void complain(struct stk_planner *p, const struct stk_origin *from,
         return;
     }
     if (mem) {
-        stk_wanted_text(wanted, wants, sizeof(wants));
+        // An upload takes host frames, but reads pinned memory.
+        stk_wanted_text(takes == STK_HOME_BIT(STK_HOME_PINNED)
+                            ? PEN_MEM_BIT(PEN_MEM_HOST_PINNED)
+                            : wanted,
+                        wants, sizeof(wants));
         stk_mems_text(PEN_MEM_BIT(stk_home_mem(from->home)), gives,
                       sizeof(gives));
     } else {

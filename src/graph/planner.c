@@ -4,8 +4,7 @@
 //
 // First the whole graph is chosen for (plan_joint.c), then it is built in
 // topological order, so that what arrives at a module is there when its outputs
-// are looked at. The order is made canonical (ids break ties): the order of
-// modules and connections in the file leaves no trace in the plan.
+// are looked at.
 
 #include "plan_joint.h"
 
@@ -13,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { PROBE_LIMIT = 64 };  // headers that a source looks at
 
 enum pen_status stk_plan_no_memory(struct pen_error *err)
 {
@@ -136,194 +133,7 @@ uint32_t stk_planner_depth(const struct stk_planner *p,
     return STK_DEFAULT_DEPTH;
 }
 
-// --- canonical order --------------------------------------------------------
-
-struct named {
-    const char *id;
-    uint32_t node;
-};
-
-static int by_id(const void *left, const void *right)
-{
-    const struct named *a = left, *b = right;
-    return strcmp(a->id, b->id);
-}
-
-struct out_key {
-    uint32_t pin, rank, to_pin, edge;
-};
-
-static int compare(uint32_t a, uint32_t b)
-{
-    return (a > b) - (a < b);
-}
-
-static int by_out_key(const void *left, const void *right)
-{
-    const struct out_key *a = left, *b = right;
-    int c = compare(a->pin, b->pin);
-    if (!c)
-        c = compare(a->rank, b->rank);
-    return c ? c : compare(a->to_pin, b->to_pin);
-}
-
-struct order {
-    struct named *names;
-    uint32_t *rank;  // of each node among the ids
-    struct out_key *keys;
-    uint32_t *left;  // edges of a node that are still to be followed
-    uint32_t *stack;
-    bool *seen, *fed;
-};
-
-static void order_finish(struct order *o)
-{
-    free(o->names);
-    free(o->rank);
-    free(o->keys);
-    free(o->left);
-    free(o->stack);
-    free(o->seen);
-    free(o->fed);
-}
-
-static bool order_init(struct order *o, uint32_t nodes, uint32_t edges)
-{
-    const size_t n = nodes ? nodes : 1, e = edges ? edges : 1;
-    *o = (struct order){
-        .names = calloc(n, sizeof(*o->names)),
-        .rank = calloc(n, sizeof(*o->rank)),
-        .keys = calloc(e, sizeof(*o->keys)),
-        .left = calloc(n, sizeof(*o->left)),
-        .stack = calloc(n, sizeof(*o->stack)),
-        .seen = calloc(n, sizeof(*o->seen)),
-        .fed = calloc(n, sizeof(*o->fed)),
-    };
-    return o->names && o->rank && o->keys && o->left && o->stack && o->seen &&
-           o->fed;
-}
-
-// Edges by source in p->first and p->out, those of one node by output pin,
-// then by the consumer's id.
-static void sort_edges(struct stk_planner *p, struct order *o)
-{
-    const struct stk_graph *g = p->graph;
-    for (uint32_t i = 0; i < g->node_count; i++) {
-        o->names[i] = (struct named){ g->nodes[i].desc->id, i };
-        if (strncmp(o->names[i].id, "_bridge_", strlen("_bridge_")) == 0)
-            p->imitated = true;
-    }
-    qsort(o->names, g->node_count, sizeof(*o->names), by_id);
-    for (uint32_t i = 0; i < g->node_count; i++)
-        o->rank[o->names[i].node] = i;
-
-    memset(p->first, 0, (g->node_count + 1) * sizeof(*p->first));
-    for (uint32_t e = 0; e < g->edge_count; e++) {
-        p->first[g->edges[e].from + 1]++;
-        o->fed[g->edges[e].to] = true;
-    }
-    for (uint32_t i = 0; i < g->node_count; i++) {
-        o->left[i] = p->first[i];
-        p->first[i + 1] += p->first[i];
-    }
-    memcpy(o->left, p->first, g->node_count * sizeof(*o->left));
-    for (uint32_t e = 0; e < g->edge_count; e++) {
-        const struct stk_edge *edge = &g->edges[e];
-        o->keys[o->left[edge->from]++] =
-            (struct out_key){ edge->from_pin, o->rank[edge->to], edge->to_pin,
-                              e };
-    }
-    for (uint32_t i = 0; i < g->node_count; i++) {
-        const uint32_t begin = p->first[i], end = p->first[i + 1];
-        if (end - begin > 1)
-            qsort(o->keys + begin, end - begin, sizeof(*o->keys), by_out_key);
-    }
-    for (uint32_t e = 0; e < g->edge_count; e++)
-        p->out[e] = o->keys[e].edge;
-}
-
-// Depth first, so that a chain stays together. Nodes are written from the end
-// to the front when all that follows them has been written.
-static void sort_nodes(const struct stk_planner *p, struct order *o)
-{
-    const struct stk_graph *g = p->graph;
-    uint32_t place = g->node_count;
-    for (uint32_t pass = 0; pass < 2; pass++)
-        for (uint32_t r = g->node_count; r-- > 0;) {
-            const uint32_t start = o->names[r].node;
-            if (o->seen[start] || (pass == 0 && o->fed[start]))
-                continue;
-            uint32_t depth = 0;
-            o->stack[depth++] = start;
-            o->seen[start] = true;
-            o->left[start] = p->first[start + 1];
-            while (depth) {
-                const uint32_t node = o->stack[depth - 1];
-                if (o->left[node] == p->first[node]) {
-                    p->sequence[--place] = node;
-                    depth--;
-                    continue;
-                }
-                const uint32_t edge = p->out[--o->left[node]];
-                const uint32_t next = g->edges[edge].to;
-                if (o->seen[next])
-                    continue;
-                o->seen[next] = true;
-                o->left[next] = p->first[next + 1];
-                o->stack[depth++] = next;
-            }
-        }
-}
-
 // --- caps -------------------------------------------------------------------
-
-static enum pen_status probe(struct stk_planner *p,
-                             const struct stk_plan_node *node,
-                             struct pen_caps *out, struct pen_error *err)
-{
-    struct pen_plan *plan = p->plan;
-    struct pen_probe probe = { .limit = PROBE_LIMIT };
-    struct pen_error error = { 0 };
-    const enum pen_status st =
-        node->cls->ops.probe(node->params, &probe, &error);
-    if (st == PEN_E_NOMEM)
-        return stk_plan_no_memory(err);
-    if (st < 0) {
-        stk_planner_error(p,
-                          st == PEN_E_LIMIT ? "E512"
-                          : st == PEN_E_IO  ? "E600"
-                                            : "E610",
-                          node->pointer, "", "%s", error.text);
-        return PEN_OK;
-    }
-    if (st != PEN_OK)
-        return PEN_OK;
-    if (probe.caps.width > 0 && probe.caps.height > 0) {
-        out->width = probe.caps.width;
-        out->height = probe.caps.height;
-    }
-    if (probe.caps.bytes > 0)
-        out->bytes = probe.caps.bytes;
-    if (probe.caps.codec != PEN_CODEC_UNKNOWN)
-        out->codec = probe.caps.codec;
-    if (probe.caps.matrix != PEN_MATRIX_UNKNOWN)
-        out->matrix = probe.caps.matrix;
-    if (probe.caps.range != PEN_RANGE_UNKNOWN)
-        out->range = probe.caps.range;
-    // Formats seen in some of the files prove nothing about the others.
-    if (probe.complete && probe.caps.formats) {
-        const uint32_t seen = probe.caps.formats;
-        if (stk_caps_mask(out) == 0 || (seen & stk_caps_mask(out))) {
-            out->formats = seen;
-            out->format = (seen & (seen - 1)) == 0
-                              ? (enum pen_format)__builtin_ctz(seen)
-                              : PEN_FMT_NONE;
-        }
-    }
-    if (probe.frames > plan->frames && plan->params.frames == 0)
-        plan->frames = probe.frames;
-    return PEN_OK;
-}
 
 void stk_planner_mould(struct stk_planner *p, const struct stk_node *node,
                        const struct stk_option *option)
@@ -360,50 +170,6 @@ int64_t stk_planner_work(const struct stk_planner *p,
         }
     return stk_cost_class(&p->plan->profile, cls, params, sized[0], sized[1],
                           bytes);
-}
-
-// What an option of a source gives.
-static enum pen_status ask_source(struct stk_planner *p, uint32_t node,
-                                  uint32_t number, struct pen_error *err)
-{
-    const struct stk_node *n = &p->graph->nodes[node];
-    const struct stk_option *option = &n->options[number];
-    struct stk_source *source = &p->sources[node][number];
-    struct pen_caps in[PEN_MAX_PINS] = { 0 };
-    stk_planner_mould(p, n, option);
-    p->mould.pointer = n->desc->pointer;
-    enum pen_status st = stk_plan_negotiate(&p->mould, in, source->caps,
-                                            &source->refused, &source->error);
-    if (st == PEN_E_NOMEM)
-        return stk_plan_no_memory(err);
-    if (st == PEN_OK && p->plan->params.probe && option->cls->ops.probe)
-        for (uint32_t o = 0; o < n->outputs; o++)
-            PEN_TRY(probe(p, &p->mould, &source->caps[o], err));
-    for (uint32_t o = 0; o < n->outputs && st == PEN_OK; o++) {
-        size_t bytes;
-        st = stk_caps_bytes(&source->caps[o], &bytes, &source->error);
-    }
-    source->usable = st == PEN_OK;
-    return PEN_OK;
-}
-
-static enum pen_status ask_sources(struct stk_planner *p, struct pen_error *err)
-{
-    const struct stk_graph *g = p->graph;
-    for (uint32_t i = 0; i < g->node_count; i++) {
-        const uint32_t node = p->sequence[i];
-        const struct stk_node *n = &g->nodes[node];
-        p->generic = p->generic || n->option_count > 1;
-        if (n->inputs)
-            continue;
-        p->sources[node] = stk_arena_alloc(
-            &p->plan->arena, n->option_count * sizeof(struct stk_source));
-        if (!p->sources[node])
-            return stk_plan_no_memory(err);
-        for (uint32_t k = 0; k < n->option_count; k++)
-            PEN_TRY(ask_source(p, node, k, err));
-    }
-    return PEN_OK;
 }
 
 // What flows on the edges into a node.
@@ -583,47 +349,6 @@ static enum pen_status place_node(struct stk_planner *p, uint32_t from,
     return PEN_OK;
 }
 
-static int by_input(const struct stk_graph *g, uint32_t a, uint32_t b)
-{
-    return compare(g->edges[a].to_pin, g->edges[b].to_pin);
-}
-
-// Edges by consumer, those of one in the order of its pins.
-static void sort_inputs(struct stk_planner *p)
-{
-    const struct stk_graph *g = p->graph;
-    // Counted into the second next slot.
-    for (uint32_t e = 0; e < g->edge_count; e++)
-        p->first_in[g->edges[e].to + 2]++;
-    for (uint32_t i = 2; i < g->node_count + 2; i++)
-        p->first_in[i] += p->first_in[i - 1];
-    for (uint32_t e = 0; e < g->edge_count; e++)
-        p->in[p->first_in[g->edges[e].to + 1]++] = e;
-    for (uint32_t n = 0; n < g->node_count; n++)
-        for (uint32_t i = p->first_in[n] + 1; i < p->first_in[n + 1]; i++)
-            for (uint32_t k = i;
-                 k > p->first_in[n] && by_input(g, p->in[k - 1], p->in[k]) > 0;
-                 k--) {
-                const uint32_t swap = p->in[k];
-                p->in[k] = p->in[k - 1];
-                p->in[k - 1] = swap;
-            }
-}
-
-static enum pen_status sort_graph(struct stk_planner *p, struct pen_error *err)
-{
-    struct order order;
-    const bool ok =
-        order_init(&order, p->graph->node_count, p->graph->edge_count);
-    if (ok) {
-        sort_edges(p, &order);
-        sort_nodes(p, &order);
-        sort_inputs(p);
-    }
-    order_finish(&order);
-    return ok ? PEN_OK : stk_plan_no_memory(err);
-}
-
 // What is done once, spread over the frames that are expected.
 static int64_t share(uint32_t once, uint64_t frames)
 {
@@ -634,9 +359,9 @@ static enum pen_status place_all(struct stk_planner *p, struct pen_error *err)
 {
     const struct stk_graph *g = p->graph;
     const struct pen_profile *profile = &p->plan->profile;
-    PEN_TRY(sort_graph(p, err));
+    PEN_TRY(stk_plan_order(p, err));
     stk_templates_find(p);
-    PEN_TRY(ask_sources(p, err));
+    PEN_TRY(stk_plan_ask_sources(p, err));
     p->load_share = share(profile->load_ns, p->plan->frames);
     p->context_share = share(profile->context_ns, p->plan->frames);
     PEN_TRY(stk_plan_choose(p, &p->decision, err));
@@ -685,6 +410,11 @@ static void settle_memory(struct pen_plan *plan)
         e->caps = o->caps;
         e->formats = stk_caps_mask(&o->caps);
     }
+}
+
+static int compare(uint32_t a, uint32_t b)
+{
+    return (a > b) - (a < b);
 }
 
 static bool edge_after(const struct stk_plan_edge *a,

@@ -330,6 +330,14 @@ PEN_NODISCARD enum pen_status stk_plan_create(
 
 // --- the parts --------------------------------------------------------------
 
+// The graph in canonical order: p->first, out, first_in, in, sequence
+// (plan_order.c).
+PEN_NODISCARD enum pen_status stk_plan_order(struct stk_planner *p,
+                                             struct pen_error *err);
+// What the sources give: p->sources, and p->plan->frames (plan_source.c).
+PEN_NODISCARD enum pen_status stk_plan_ask_sources(struct stk_planner *p,
+                                                   struct pen_error *err);
+
 // Insert the bridges that were chosen between an output of a plan node and its
 // consumers, and leave in p->pending where each consumer's edge starts. The
 // edges of the pin are p->out[begin..end). What cannot be becomes an issue.
