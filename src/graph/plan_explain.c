@@ -147,6 +147,7 @@ enum pen_status stk_route_find(const struct pen_plan *plan,
                                struct pen_error *err)
 {
     *way = (struct stk_route){ 0 };
+    *found = false;
     struct step *steps = calloc((size_t)plan->node_count + 1, sizeof(*steps));
     uint32_t *queue = calloc((size_t)plan->node_count + 1, sizeof(*queue));
     bool ok = steps && queue;
@@ -342,8 +343,8 @@ static enum pen_status find_way(struct stk_explain *ex, const char *from_to,
                                 struct pen_error *err)
 {
     const struct pen_plan *plan = ex->plan;
-    struct name from_name, to_name;
-    bool found;
+    struct name from_name = { 0 }, to_name = { 0 };
+    bool found = false;
     PEN_TRY(read_question(plan, from_to, &from_name, &to_name, err));
     struct stk_route_end from = { (uint32_t)from_name.node, from_name.pin, -1 };
     struct stk_route_end to = { (uint32_t)to_name.node, to_name.pin, -1 };

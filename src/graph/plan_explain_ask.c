@@ -219,7 +219,8 @@ static void note_modules(struct stk_explain *ex, const struct pen_plan *plan,
         if (node->inserted)
             continue;
         while (k < base->node_count &&
-               (base->nodes[k].inserted || strcmp(base->nodes[k].id, node->id)))
+               (base->nodes[k].inserted ||
+                strcmp(base->nodes[k].id, node->id) != 0))
             k++;
         if (k == base->node_count)
             return;
