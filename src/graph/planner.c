@@ -37,9 +37,14 @@ void stk_planner_error(struct stk_planner *p, const char *code,
 
 // --- growing ----------------------------------------------------------------
 
-static bool grow(void **array, uint32_t *room, size_t size)
+// At first there is room for the modules of the file and as many bridges.
+static bool grow(const struct stk_planner *p, void **array, uint32_t *room,
+                 size_t size)
 {
-    const uint32_t more = *room ? *room + *room / 2 : 64;
+    const uint32_t first =
+        2 * (p->graph->node_count < UINT32_MAX / 8 ? p->graph->node_count : 0) +
+        8;
+    const uint32_t more = *room ? *room + *room / 2 : first;
     size_t bytes;
     if (more <= *room || !stk_mul(more, size, &bytes))
         return false;
@@ -57,21 +62,21 @@ enum pen_status stk_planner_add_node(struct stk_planner *p, uint32_t *number,
     struct pen_plan *plan = p->plan;
     if (plan->node_count == p->node_room) {
         void *nodes = plan->nodes;
-        const bool ok = grow(&nodes, &p->node_room, sizeof(*plan->nodes));
+        const bool ok = grow(p, &nodes, &p->node_room, sizeof(*plan->nodes));
         plan->nodes = nodes;
         if (!ok)
             return stk_plan_no_memory(err);
     }
     if (plan->node_count >= p->poison_room) {
         void *poison = p->poison;
-        const bool ok = grow(&poison, &p->poison_room, sizeof(*p->poison));
+        const bool ok = grow(p, &poison, &p->poison_room, sizeof(*p->poison));
         p->poison = poison;
         if (!ok)
             return stk_plan_no_memory(err);
     }
     if (plan->node_count >= p->aside_room) {
         void *aside = p->aside;
-        const bool ok = grow(&aside, &p->aside_room, sizeof(*p->aside));
+        const bool ok = grow(p, &aside, &p->aside_room, sizeof(*p->aside));
         p->aside = aside;
         if (!ok)
             return stk_plan_no_memory(err);
@@ -104,7 +109,7 @@ enum pen_status stk_planner_add_edge(struct stk_planner *p, uint32_t from,
     struct pen_plan *plan = p->plan;
     if (plan->edge_count == p->edge_room) {
         void *edges = plan->edges;
-        const bool ok = grow(&edges, &p->edge_room, sizeof(*plan->edges));
+        const bool ok = grow(p, &edges, &p->edge_room, sizeof(*plan->edges));
         plan->edges = edges;
         if (!ok)
             return stk_plan_no_memory(err);
