@@ -12,8 +12,8 @@
 //   built-in   a chain and a tree of Penstock's own classes; the others are of
 //              classes made here, since two inputs are needed
 // Modules work on the host or on the device and take one of two formats or
-// both, as a fixed random series says, so that about every second connection
-// needs a bridge. Columns, in milliseconds: the median of the repetitions, in
+// both, as a fixed random series says, so that up to three of four connections
+// need a bridge. Columns, in milliseconds: the median of the repetitions, in
 // brackets the 10th and the 90th of a hundred; "check" is the part of it in
 // which types, properties and connections are resolved. "us/module" is the
 // median by module of the file, "growth" the power of the size with which the

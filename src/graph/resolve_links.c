@@ -298,7 +298,10 @@ static void take_input(struct stk_resolver *r, uint32_t i)
 static void tell_second(struct stk_resolver *r, uint32_t i)
 {
     const struct stk_link *link = &r->links[i];
-    const struct pen_pin *pins = r->nodes[link->to].cls->inputs;
+    const struct pen_module_class *cls = r->nodes[link->to].cls;
+    if (!cls)
+        return;  // never: the link found an input
+    const struct pen_pin *pins = cls->inputs;
     const struct stk_desc_connection *first =
         r->links[r->seen[link->to].fed_by[link->to_pin]].desc;
     const char *id = stk_resolver_id(r, link->to);

@@ -303,6 +303,8 @@ static void no_source(struct stk_resolver *r)
     const char *suggestion = "";
     for (uint32_t i = 0; i < r->desc->module_count && !*suggestion; i++) {
         const struct stk_node *node = &r->nodes[i];
+        if (!node->cls)
+            continue;
         for (uint32_t pin = 0; pin < node->inputs && !*suggestion; pin++) {
             const struct pen_module_class *cls =
                 stk_repair_class(r, PEN_CATEGORY_SOURCE,
