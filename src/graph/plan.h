@@ -93,6 +93,7 @@ struct pen_plan {
     const struct pen_registry *registry;
     struct pen_plan_params params;  // as asked, with defaults filled in
     struct pen_profile profile;
+    char device[48];  // that a run has opened; "": what the file says
     struct stk_plan_node *nodes;  // in topological order
     uint32_t node_count;
     struct stk_plan_edge *edges;  // sorted by from, from_pin, to, to_pin

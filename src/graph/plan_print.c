@@ -420,6 +420,8 @@ static void print_touches(const struct pen_plan *plan, struct stk_cells *c)
 
 const char *stk_plan_device(const struct pen_plan *plan)
 {
+    if (plan->device[0])
+        return plan->device;
     return plan->desc && plan->desc->device ? plan->desc->device : "auto";
 }
 

@@ -212,146 +212,6 @@ void stk_pipeline_leak(struct pen_pipeline *p, enum stk_res res,
 
 // --- create -----------------------------------------------------------------
 
-static enum pen_status choose_device(const struct pen_pipeline *p,
-                                     const struct pen_description *desc,
-                                     const struct pen_device_params *params,
-                                     struct pen_device_params *out,
-                                     struct pen_error *err)
-{
-    const char *asked = pen_description_device(desc);
-    *out = *params;
-    out->log = &p->log;
-    if (!out->selector)
-        out->selector = asked;
-    if (strcmp(out->selector, "auto") == 0)
-        out->selector = "cuda";
-    if (strcmp(asked, "cuda") == 0 && strcmp(out->selector, "emulated") == 0)
-        return pen_error_set(err, PEN_E_CONFIG, 0, "/settings/device",
-                             "the file asks for a real device (\"cuda\"), "
-                             "which forbids the emulated one");
-    return PEN_OK;
-}
-
-static enum pen_status open_device(struct pen_pipeline *p,
-                                   const struct pen_device_params *device,
-                                   struct pen_error *err)
-{
-    PEN_TRY(
-        stk_device_open_for(device, p->ledger, "pipeline", &p->device, err));
-    struct pen_device_info info;
-    PEN_TRY(pen_device_get_info(p->device, &info, err));
-    snprintf(p->device_name, sizeof(p->device_name), "%s", info.name);
-    p->emulated = info.emulated;
-    p->usage_known =
-        stk_device_usage(p->device, &p->usage.before, &p->usage.process_before);
-    return PEN_OK;
-}
-
-// Whether a frame of the pipeline may be a DMABUF.
-static bool has_dmabuf(const struct pen_plan *plan)
-{
-    uint32_t mems = 0;
-    for (uint32_t n = 0; n < plan->node_count; n++) {
-        const struct stk_plan_node *node = &plan->nodes[n];
-        for (uint32_t i = 0; i < node->inputs; i++)
-            mems |= node->in[i].mem;
-        for (uint32_t o = 0; o < node->outputs; o++)
-            mems |= node->out[o].mem | PEN_MEM_BIT(node->output[o].mem);
-    }
-    return mems & PEN_MEM_BIT(PEN_MEM_DMABUF);
-}
-
-// On an account of its own: what it takes is no part of the pipeline's peak.
-static enum pen_status probe_dmabuf(const struct pen_device_params *device,
-                                    struct pen_profile *profile,
-                                    struct pen_error *err)
-{
-    struct stk_dmabuf_caps caps;
-    struct pen_device *dev = NULL;
-    if (device)
-        PEN_TRY(pen_device_open(device, &dev, err));
-    stk_dmabuf_probe(dev, &caps);
-    pen_device_close(&dev);
-    profile->dmabuf = (caps.host ? PEN_DMABUF_HOST : 0) |
-                      (caps.export ? PEN_DMABUF_EXPORT : 0) |
-                      (caps.import ? PEN_DMABUF_IMPORT : 0);
-    const char *const why[] = { caps.why_host, caps.why_export,
-                                caps.why_import };
-    for (unsigned i = 0; i < 3; i++)
-        snprintf(profile->why_dmabuf[i], sizeof(profile->why_dmabuf[i]), "%s",
-                 why[i]);
-    return PEN_OK;
-}
-
-// What is really there, in place of what the profile supposes. `device` NULL:
-// there is none.
-static enum pen_status complete_profile(struct pen_pipeline *p,
-                                        const struct pen_description *desc,
-                                        const struct pen_device_params *device,
-                                        struct pen_plan_params *params,
-                                        struct pen_error *err)
-{
-    p->profile = p->plan->profile;
-    params->profile = &p->profile;
-    if (has_dmabuf(p->plan))
-        PEN_TRY(probe_dmabuf(device, &p->profile, err));
-    if (!device)
-        return PEN_OK;
-    struct pen_device_info info;
-    PEN_TRY(pen_device_get_info(p->device, &info, err));
-    p->profile.cuda = true;
-    uint64_t *budget = &params->budget[PEN_MEM_CUDA_DEVICE];
-    if (!*budget && !desc->budget[PEN_MEM_CUDA_DEVICE])
-        *budget = info.free_bytes / 10 * 9;
-    return PEN_OK;
-}
-
-static enum pen_status make_plan(struct pen_pipeline *p,
-                                 const struct pen_description *desc,
-                                 const struct pen_registry *registry,
-                                 const struct pen_pipeline_params *params,
-                                 struct pen_issues *issues,
-                                 struct pen_error *err)
-{
-    struct pen_plan_params plan = params->plan;
-    if (!plan.frames)
-        plan.frames = params->frames;
-
-    // The first plan only tells whether a device is needed: nothing is opened
-    // for a pipeline that is not valid anyway.
-    struct pen_issues *first = pen_issues_create();
-    if (!first)
-        return pen_error_set(err, PEN_E_NOMEM, 0, "plan", "out of memory");
-    plan.probe = false;
-    enum pen_status st =
-        pen_plan_create(desc, registry, &plan, &p->plan, first, err);
-    const bool again =
-        st == PEN_OK && (!params->no_probe || pen_plan_needs_device(p->plan) ||
-                         has_dmabuf(p->plan));
-    if (!again && issues)
-        stk_issues_append(issues, first);
-    pen_issues_destroy(&first);
-    if (!again)
-        return st;
-
-    struct pen_device_params device = { 0 };
-    const bool needs = pen_plan_needs_device(p->plan);
-    if (needs) {
-        PEN_TRY(choose_device(p, desc, &params->device, &device, err));
-        PEN_TRY(open_device(p, &device, err));
-    }
-    PEN_TRY(complete_profile(p, desc, needs ? &device : NULL, &plan, err));
-    pen_plan_destroy(&p->plan);
-    plan.probe = !params->no_probe;
-    first = issues ? issues : pen_issues_create();
-    if (!first)
-        return pen_error_set(err, PEN_E_NOMEM, 0, "plan", "out of memory");
-    st = pen_plan_create(desc, registry, &plan, &p->plan, first, err);
-    if (!issues)
-        pen_issues_destroy(&first);
-    return st;
-}
-
 static enum pen_status out_of_memory(struct pen_error *err)
 {
     return pen_error_set(err, PEN_E_NOMEM, 0, "pipeline",
@@ -481,7 +341,8 @@ enum pen_status pen_pipeline_create(const struct pen_description *desc,
     pthread_cond_init(&p->sync_cond, &monotonic);
     pthread_condattr_destroy(&monotonic);
 
-    enum pen_status st = make_plan(p, desc, registry, params, issues, err);
+    enum pen_status st =
+        stk_pipeline_plan_it(p, desc, registry, params, issues, err);
     if (st == PEN_OK) {
         set_limits(p);
         p->expected = p->plan->frames;

@@ -345,6 +345,21 @@ static void text_unattributed(struct stk_text *t,
     stk_text_add(t, "\n");
 }
 
+// Of a profile that nobody asked for nothing was expected.
+static void text_profile(struct stk_text *t, const struct pen_pipeline *p)
+{
+    for (uint32_t i = 0; p->profile_given && i < p->difference_count; i++) {
+        const struct stk_difference *d = &p->differences[i];
+        stk_text_addf(t, "%s: ", d->what);
+        stk_text_add_plain(t, d->supposed);
+        stk_text_add(t, " in profile ");
+        stk_text_add_plain(t, p->profile.name);
+        stk_text_add(t, ", found: ");
+        stk_text_add_plain(t, d->found);
+        stk_text_add(t, "\n");
+    }
+}
+
 static void text_leaks(struct stk_text *t, const struct pen_pipeline *p)
 {
     if (!atomic_load(&p->torn_down)) {
@@ -394,6 +409,7 @@ char *pen_pipeline_report_text(const struct pen_pipeline *pipeline)
     text_edges(&t, p);
     pthread_mutex_unlock(&p->plan_lock);
     text_errors(&t, p);
+    text_profile(&t, p);
     text_resources(&t, &s, p);
     text_unattributed(&t, &s.unattributed);
     text_leaks(&t, p);
@@ -422,6 +438,23 @@ static json_t *json_device(const struct pen_pipeline *p)
     json_t *o =
         stk_json_with(json_object(), "name", stk_json_text(p->device_name));
     return stk_json_with(o, "emulated", json_boolean(p->emulated));
+}
+
+static json_t *json_profile(const struct pen_pipeline *p)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < p->difference_count; i++) {
+        const struct stk_difference *d = &p->differences[i];
+        json_t *one =
+            stk_json_with(json_object(), "what", stk_json_text(d->what));
+        one = stk_json_with(one, "profile", stk_json_text(d->supposed));
+        one = stk_json_with(one, "found", stk_json_text(d->found));
+        list = stk_json_append(list, one);
+    }
+    json_t *o =
+        stk_json_with(json_object(), "name", stk_json_text(p->profile.name));
+    o = stk_json_with(o, "given", json_boolean(p->profile_given));
+    return stk_json_with(o, "differences", list);
 }
 
 static json_t *json_modules(const struct pen_pipeline *p)
@@ -559,6 +592,7 @@ char *pen_pipeline_report_json(const struct pen_pipeline *pipeline)
 
     json_t *o = stk_json_with(json_object(), "ok", json_boolean(run_is_ok(p)));
     o = stk_json_with(o, "device", json_device(p));
+    o = stk_json_with(o, "profile", json_profile(p));
     o = stk_json_with(o, "frames", stk_json_count(s.frames));
     o = stk_json_with(o, "seconds", json_real(s.seconds));
     o = stk_json_with(o, "fps", json_real(rate(s.frames, s.seconds)));

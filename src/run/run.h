@@ -189,6 +189,13 @@ struct stk_remains {
     struct pen_device *device;
 };
 
+// What a profile supposes, and what was found instead.
+struct stk_difference {
+    char what[24];
+    char supposed[160], found[192];
+};
+enum { STK_MAX_DIFFERENCES = 8 };
+
 struct pen_pipeline {
     const struct pen_log *_Atomic user_log;
     struct pen_log log;  // hands on to user_log
@@ -198,13 +205,17 @@ struct pen_pipeline {
 
     struct stk_ledger *ledger;  // of remains
     struct stk_remains *remains;
-    struct pen_profile profile;  // of the plan
+    struct pen_profile profile;  // of the plan: with what was found
+    bool profile_given;          // by the caller, not the built-in one
+    struct stk_difference differences[STK_MAX_DIFFERENCES];
+    uint32_t difference_count;
     struct pen_plan *plan;
     pthread_mutex_t plan_lock;
     _Atomic uint32_t plan_generation;
     uint32_t growths;  // pools made or enlarged after the start
     struct pen_device *device;
     char device_name[128];
+    char device_key[48];  // "emulated", else its UUID
     bool emulated;
     struct stk_stream *stream;
     struct stk_frame_pool *frame_pool;
@@ -317,5 +328,13 @@ void stk_pipeline_tear_down(struct pen_pipeline *p, enum pen_state state);
 // --- report.c ---------------------------------------------------------------
 
 void stk_pipeline_collect(struct pen_pipeline *p, struct pen_stats *out);
+
+// Plan it with what is there: the device is opened if some module needs one.
+// (planning.c) Errors: those of pen_pipeline_create().
+PEN_NODISCARD enum pen_status
+stk_pipeline_plan_it(struct pen_pipeline *p, const struct pen_description *desc,
+                     const struct pen_registry *registry,
+                     const struct pen_pipeline_params *params,
+                     struct pen_issues *issues, struct pen_error *err);
 
 #endif  // STK_RUN_H

@@ -104,6 +104,91 @@ def the_main_job_writes_every_photo_and_leaks_nothing(folder):
         equal(memory["live"], 0, f"{mem} live")
 
 
+GENERIC = ({"s": {"type": "TestSignalGenerator",
+                  "props": {"width": 640, "height": 480, "maxFrames": 3}},
+            "rgb": {"type": "ColorConvert", "props": {"imageType": "RGB"}},
+            "blur": {"type": "Blur", "props": {"kernelSize": 31, "sigma": 5}},
+            "k": {"type": "StatSink"}},
+           [("s", "rgb"), ("rgb", "blur"), ("blur", "k")])
+
+
+@case
+def a_profile_decides_whether_a_device_is_opened(folder):
+    # On a GPU whose context is there already, the device pays and is opened.
+    with open(os.path.join(SOURCE, "profiles/h200.json")) as f:
+        profile = json.load(f)
+    profile["context_ns"] = profile["load_ns"] = 0
+    ready = os.path.join(folder, "ready.json")
+    with open(ready, "w") as f:
+        json.dump(profile, f)
+    result = pipeline(folder, *GENERIC, "--profile", ready)
+    equal(result.returncode, 0, result.stderr)
+    report = json.loads(result.stdout)
+    equal(report["device"]["emulated"], True, "device")
+    equal(report["transfers"]["h2d"]["count"], 3, "uploads")
+    equal(report["cuda"]["contexts_retained"], 1, "contexts")
+    # For the emulated device nothing is worth an upload.
+    result = pipeline(folder, *GENERIC, "--profile", "cpu")
+    equal(result.returncode, 0, result.stderr)
+    report = json.loads(result.stdout)
+    equal(report["device"], None, "device")
+    equal(report["transfers"]["h2d"]["count"], 0, "uploads")
+    equal(report["cuda"]["contexts_retained"], 0, "contexts")
+
+
+@case
+def what_is_otherwise_than_in_the_profile_is_told(folder):
+    modules = {"s": generator(maxFrames=2),
+               "b": {"type": "GaussianBlur", "props": {"sigma": 1.0}},
+               "k": {"type": "StatSink"}}
+    links = [("s", "b"), ("b", "k")]
+    result = pipeline(folder, modules, links, "--profile", "h200")
+    equal(result.returncode, 0, result.stderr)
+    profile = json.loads(result.stdout)["profile"]
+    equal((profile["name"], profile["given"]), ("h200", True), "profile")
+    told = {d["what"]: d for d in profile["differences"]}
+    equal(told["device"]["profile"], "NVIDIA H200", "device")
+    true("emulated" in told["device"]["found"], str(told))
+    true("GiB" in told["free device memory"]["profile"], str(told))
+    for what in told:
+        true(f"{what}: " in result.stderr, result.stderr)
+
+    # Nobody asked for the built-in one: that is in the report alone.
+    result = pipeline(folder, modules, links)
+    equal(result.stderr, "", "notices")
+    profile = json.loads(result.stdout)["profile"]
+    equal((profile["name"], profile["given"]), ("generic-cuda", False),
+          "profile")
+
+    # A profile of this machine differs in nothing but what is free now.
+    own = os.path.join(folder, "own.json")
+    equal(penstock("calibrate", "--device", "emulated", "--output",
+                   own).returncode, 0, "calibrate")
+    result = pipeline(folder, modules, links, "--profile", own)
+    differences = json.loads(result.stdout)["profile"]["differences"]
+    equal([d for d in differences if d["what"] != "free device memory"], [],
+          "differences")
+
+
+@case
+def the_plan_of_a_run_names_the_device_that_it_has(folder):
+    path = os.path.join(folder, "p.json")
+    with open(path, "w") as f:
+        json.dump({"modules": {"s": generator(maxFrames=1),
+                               "b": {"type": "GaussianBlur",
+                                     "props": {"sigma": 1.0}},
+                               "k": {"type": "StatSink"}},
+                   "connections": [{"from": "s", "to": "b"},
+                                   {"from": "b", "to": "k"}]}, f)
+    for profile in ([], ["--profile", "cpu"]):
+        result = penstock("run", path, "--device", "emulated", *profile)
+        equal(result.returncode, 0, result.stderr)
+        true("device emulated" in result.stdout, result.stdout)
+        true("device auto" not in result.stdout, result.stdout)
+        true("I320" not in result.stdout, result.stdout)
+    true("device auto" in penstock("plan", path).stdout, "plan")
+
+
 @case
 def the_text_report_ends_with_no_leaks(folder):
     result = penstock(

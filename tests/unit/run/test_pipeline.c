@@ -835,11 +835,11 @@ PEN_TEST(the_report_has_the_keys_of_the_design_and_true_numbers)
     json_error_t error;
     json_t *o = json_loads(text, 0, &error);
     assert_non_null(o);
-    static const char *const top[] = { "ok",      "device",    "frames",
-                                       "seconds", "fps",       "modules",
-                                       "edges",   "transfers", "memory",
-                                       "cuda",    "leaks",     "errors",
-                                       NULL };
+    static const char *const top[] = { "ok",      "device",  "profile",
+                                       "frames",  "seconds", "fps",
+                                       "modules", "edges",   "transfers",
+                                       "memory",  "cuda",    "leaks",
+                                       "errors",  NULL };
     static const char *const module[] = { "id",     "type",  "inserted",
                                           "frames", "drops", "busy_us",
                                           NULL };
