@@ -255,6 +255,20 @@ const struct pen_registry *fuzz_world(void)
     return registry;
 }
 
+const struct pen_registry *fuzz_both(void)
+{
+    static struct pen_registry *registry;
+    struct pen_error err = { 0 };
+    if (registry)
+        return registry;
+    FUZZ_CHECK(pen_registry_create(&registry, &err) == PEN_OK);
+    for (unsigned i = 0; i < WORLD_COUNT; i++)
+        if (!(world_classes[i].flags & PEN_CLASS_BRIDGE))
+            FUZZ_CHECK(pen_registry_add(registry, &world_classes[i], &err) ==
+                       PEN_OK);
+    return registry;
+}
+
 struct pen_profile fuzz_profile(const char *builtin, unsigned dmabuf)
 {
     struct pen_profile profile = *pen_profile_builtin(builtin);

@@ -34,9 +34,11 @@ char *fuzz_plan_text(const char *text, size_t length,
 void fuzz_check_issues(const struct pen_issues *issues, enum pen_status status,
                        const struct pen_error *err);
 
-// Penstock's own classes, and those of planner_world.h.
+// Penstock's own classes, those of planner_world.h, and Penstock's with those
+// of planner_world.h that are no bridges.
 const struct pen_registry *fuzz_builtin(void);
 const struct pen_registry *fuzz_world(void);
+const struct pen_registry *fuzz_both(void);
 
 // A profile for a machine of fixed size with these capabilities
 // (pen_dmabuf_caps).
