@@ -266,7 +266,7 @@ static void make_copy(struct maker *k, struct brute_module *m)
 {
     const uint32_t cuda = PEN_MEM_BIT(PEN_MEM_CUDA_DEVICE);
     const bool up = chance(k, 2);
-    if (!k->g->has_copy || (!up && (k->g->profile.dmabuf & PEN_DMABUF_IMPORT)))
+    if (!k->g->has_copy)
         return;
     m->type = "CudaMemCopy";
     set_class(m, 0, m->type, true, 0, UINT32_MAX);
