@@ -37,6 +37,7 @@ struct pen_device_info {
     int driver_version;  // 13000 for CUDA 13.0
     int sm_major, sm_minor;
     int multiprocessors;
+    int copy_engines;      // copies that can go on at once
     uint64_t total_bytes;  // of its memory
     uint64_t free_bytes;   // at the time of the call
 };

@@ -173,6 +173,7 @@ static enum pen_status read_device(struct pen_device *dev, int index,
         { CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &info->sm_major },
         { CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &info->sm_minor },
         { CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &info->multiprocessors },
+        { CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, &info->copy_engines },
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
         PEN_TRY(STK_CU(dev, err,

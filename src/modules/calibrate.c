@@ -605,6 +605,7 @@ static enum pen_status describe(struct bench *b, struct pen_error *err)
     p->emulated = b->info.emulated;
     p->host_memory = stk_machine_memory();
     p->cuda_memory = b->info.free_bytes;
+    p->copy_engines = (uint32_t)b->info.copy_engines;
     return PEN_OK;
 }
 
@@ -664,7 +665,9 @@ static unsigned libraries(void)
     for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (found & known[i].bit)
             continue;
-        void *library = dlopen(known[i].name, RTLD_LAZY | RTLD_LOCAL);
+        // They stay: some start threads of their own.
+        void *library =
+            dlopen(known[i].name, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
         if (library) {
             found |= known[i].bit;
             dlclose(library);

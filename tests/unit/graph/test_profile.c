@@ -2,9 +2,12 @@
 
 #include "pen_test.h"
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include <penstock/plan.h>
+
+#include "alloc_fail.h"
 
 static const char good[] =
     "{ \"name\": \"desk\", \"cuda\": true, \"h2d_rate\": 12000,"
@@ -193,6 +196,29 @@ PEN_TEST(a_profile_is_found_by_its_name)
     assert_int_equal(pen_profile_find("x.json", path, &p, &err), PEN_E_IO);
 }
 
+PEN_TEST(every_allocation_may_fail)
+{
+    struct pen_profile p;
+    struct pen_error err = { 0 };
+    json_set_alloc_funcs(malloc, free);
+    assert_int_equal(load(good, &p, &err), PEN_OK);
+    for (unsigned found = 0; found < 2; found++) {
+        // A name that there is, and one for which all are listed.
+        const char *name = found ? "profile" : "none";
+        for (unsigned nth = 1;; nth++) {
+            pen_alloc_fail_arm(nth, false);
+            const enum pen_status st =
+                pen_profile_find(name, folder(), &p, &err);
+            if (!pen_alloc_fail_disarm()) {
+                assert_int_equal(st, found ? PEN_OK : PEN_E_ARG);
+                assert_true(nth > (found ? 10 : 1));
+                break;
+            }
+            assert_int_equal(st, found ? PEN_E_NOMEM : PEN_E_ARG);
+        }
+    }
+}
+
 PEN_TEST(a_missing_profile_is_an_io_error)
 {
     struct pen_profile p;
@@ -211,4 +237,5 @@ PEN_TEST_MAIN(
     PEN_CASE(what_older_files_do_not_have_is_that_of_the_built_in_ones),
     PEN_CASE(what_a_machine_has_is_read),
     PEN_CASE(a_profile_is_found_by_its_name),
+    PEN_CASE(every_allocation_may_fail),
     PEN_CASE(a_missing_profile_is_an_io_error))

@@ -86,6 +86,7 @@ PEN_TEST(everything_is_measured_and_has_a_name_of_its_own)
         assert_true(rates[i] > 0);
     assert_true(p->launch_ns && p->context_ns && p->load_ns);
     assert_true(p->host_memory && p->cuda_memory);
+    assert_true(p->copy_engines > 0);
     assert_true(p->device_name[0] != '\0');
     assert_int_equal(p->emulated, !pen_test_on_gpu());
     assert_int_equal(p->cuda, !p->emulated);
