@@ -83,8 +83,9 @@ struct pen_plan_params {
     bool h2d_limited, d2h_limited;
     uint32_t h2d_per_frame, d2h_per_frame;
     bool probe;       // look at the headers of input files
-    uint64_t frames;  // of each source, expected; 0: unknown, as many as make
-                      // what is done once cost nothing
+    uint64_t frames;  // of each source, at most; 0: as many as the sources are
+                      // known to give, or so many that what is done once
+                      // costs nothing
 };
 
 // Plan a description. Issues (of the validator too) are appended to `issues`.

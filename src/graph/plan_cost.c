@@ -19,7 +19,7 @@ static const struct pen_profile profiles[] = {
       .device_rate = 500000, .host_rate = 20000,
       .host_operations = 8000, .device_operations = 1500000,
       .launch_ns = 5000, .copy_ns = 8000,
-      .context_ns = 250000000, .load_ns = 1000000,
+      .context_ns = 250000000, .load_ns = 200000,
       .dmabuf = PEN_DMABUF_HOST | PEN_DMABUF_EXPORT,
       .why_dmabuf = { "", "", "a discrete GPU does not import DMABUFs" } },
     { .name = "cpu", .cuda = false,

@@ -529,9 +529,7 @@ static enum pen_status optimise(struct stk_labels *l, struct stk_decision *out,
     return st;
 }
 
-// --- sizes that are not known yet -------------------------------------------
-
-// What a decision costs with other sizes.
+// What a decision costs with the sizes of the labels.
 static enum pen_status value_of(struct stk_labels *l,
                                 const struct stk_decision *d, int64_t *cost,
                                 struct pen_error *err)
@@ -581,42 +579,6 @@ static enum pen_status value_of(struct stk_labels *l,
         }
     }
     return PEN_OK;
-}
-
-// Whether the decision is the best for frames of that size, too. The cost of
-// every plan grows linearly with the pixels (up to the padding of rows), so
-// what is the best at both ends of the scale is the best in between.
-static enum pen_status holds_at(struct stk_planner *p, int32_t side,
-                                size_t bytes, const struct stk_decision *d,
-                                bool *holds, struct pen_error *err)
-{
-    const struct stk_caps_table caps = p->caps;
-    const struct stk_boards boards = p->boards;
-    struct stk_search *search = p->search;
-    struct stk_decision best = { 0 };
-    struct stk_labels labels;
-    int64_t cost = 0;
-    p->caps = (struct stk_caps_table){ .width = side,
-                                       .height = side,
-                                       .nominal = bytes };
-    p->boards = (struct stk_boards){ 0 };
-    p->search = NULL;
-    enum pen_status st = stk_labels_init(&labels, p, err);
-    if (st == PEN_OK)
-        st = optimise(&labels, &best, err);
-    if (st == PEN_OK)
-        st = value_of(&labels, d, &cost, err);
-    *holds = st == PEN_OK && best.proven &&
-             cost / PLACE_TICKS <= best.value.cost / PLACE_TICKS;
-    stk_labels_finish(&labels);
-    stk_decision_finish(&best);
-    stk_search_finish(&p->search);
-    stk_boards_finish(&p->boards);
-    stk_caps_finish(&p->caps);
-    p->caps = caps;
-    p->boards = boards;
-    p->search = search;
-    return st;
 }
 
 static bool has_choice(const struct stk_decision *d, uint32_t nodes)
@@ -686,23 +648,73 @@ static enum pen_status try_without_device(struct stk_planner *p,
     return PEN_OK;
 }
 
+static enum pen_status decide(struct stk_planner *p, struct stk_decision *out,
+                              struct pen_error *err)
+{
+    PEN_TRY(choose_once(p, out, err));
+    if (out->device && p->context_share && !device_is_certain(p->graph))
+        return try_without_device(p, out, err);
+    return PEN_OK;
+}
+
+// --- sizes that are not known yet -------------------------------------------
+
+// With the context, if there is one.
+static int64_t whole(const struct stk_planner *p, int64_t cost, bool device)
+{
+    return cost / PLACE_TICKS + (device ? p->context_share : 0);
+}
+
+// Whether the decision is the best for frames of that size, too. The cost of
+// every plan grows linearly with the pixels (up to the padding of rows), so
+// what is the best at both ends of the scale is the best in between.
+static enum pen_status holds_at(struct stk_planner *p, int32_t side,
+                                size_t bytes, const struct stk_decision *d,
+                                bool *holds, struct pen_error *err)
+{
+    const struct stk_caps_table caps = p->caps;
+    const struct stk_boards boards = p->boards;
+    struct stk_search *search = p->search;
+    struct stk_decision best = { 0 };
+    struct stk_labels labels = { 0 };
+    int64_t cost = 0;
+    p->caps = (struct stk_caps_table){ .width = side,
+                                       .height = side,
+                                       .nominal = bytes };
+    p->boards = (struct stk_boards){ 0 };
+    p->search = NULL;
+    enum pen_status st = decide(p, &best, err);
+    if (st == PEN_OK)
+        st = stk_labels_init(&labels, p, err);
+    if (st == PEN_OK)
+        st = value_of(&labels, d, &cost, err);
+    *holds =
+        st == PEN_OK && best.proven &&
+        whole(p, cost, d->device) <= whole(p, best.value.cost, best.device);
+    stk_labels_finish(&labels);
+    stk_decision_finish(&best);
+    stk_search_finish(&p->search);
+    stk_boards_finish(&p->boards);
+    stk_caps_finish(&p->caps);
+    p->caps = caps;
+    p->boards = boards;
+    p->search = search;
+    return st;
+}
+
 enum pen_status stk_plan_choose(struct stk_planner *p, struct stk_decision *out,
                                 struct pen_error *err)
 {
     p->caps.width = STK_NOMINAL_WIDTH;
     p->caps.height = STK_NOMINAL_HEIGHT;
     p->caps.nominal = STK_NOMINAL_BYTES;
-    PEN_TRY(choose_once(p, out, err));
-    if (out->device && p->context_share && !device_is_certain(p->graph))
-        PEN_TRY(try_without_device(p, out, err));
+    PEN_TRY(decide(p, out, err));
     if (!p->caps.sized || !out->proven || out->value.bad)
         return PEN_OK;
     if (!has_choice(out, p->graph->node_count) && !p->generic)
         return PEN_OK;
-    p->no_device = !out->device && p->context_share;
-    enum pen_status st = holds_at(p, 1, 1, out, &out->proven, err);
-    if (st == PEN_OK && out->proven)
-        st = holds_at(p, 16384, (size_t)1 << 30, out, &out->proven, err);
-    p->no_device = false;
-    return st;
+    PEN_TRY(holds_at(p, 1, 1, out, &out->proven, err));
+    if (out->proven)
+        PEN_TRY(holds_at(p, 16384, (size_t)1 << 30, out, &out->proven, err));
+    return PEN_OK;
 }

@@ -51,10 +51,19 @@ static bool minds_homes(const struct stk_option *option)
     return option->cls->flags & (PEN_CLASS_FORWARDS | PEN_CLASS_BRIDGE);
 }
 
+static bool has_host_option(const struct stk_node *node)
+{
+    for (uint32_t k = 0; k < node->option_count; k++)
+        if (!(node->options[k].cls->flags & PEN_CLASS_CUDA))
+            return true;
+    return false;
+}
+
 static bool banned(const struct stk_planner *p, const struct stk_node *node,
                    const struct stk_option *option)
 {
-    if (p->no_device && (option->cls->flags & PEN_CLASS_CUDA))
+    if ((option->cls->flags & PEN_CLASS_CUDA) &&
+        (p->no_device || (p->host_first && has_host_option(node))))
         return true;
     for (size_t i = 0; i < p->ban_count; i++)
         if (p->bans[i].cls && !strcmp(p->bans[i].id, node->desc->id) &&

@@ -5,25 +5,19 @@
 
 #include <string.h>
 
-enum { PROBE_LIMIT = 64 };  // headers that a source looks at
-
 static enum pen_status probe(struct stk_planner *p,
                              const struct stk_plan_node *node,
                              struct pen_caps *out, struct pen_error *err)
 {
-    struct pen_plan *plan = p->plan;
-    struct pen_probe probe = { .limit = PROBE_LIMIT };
+    struct pen_probe probe = { .limit = STK_PROBE_LIMIT };
     struct pen_error error = { 0 };
     const enum pen_status st =
         node->cls->ops.probe(node->params, &probe, &error);
     if (st == PEN_E_NOMEM)
         return stk_plan_no_memory(err);
     if (st < 0) {
-        stk_planner_error(p,
-                          st == PEN_E_LIMIT ? "E512"
-                          : st == PEN_E_IO  ? "E600"
-                                            : "E610",
-                          node->pointer, "", "%s", error.text);
+        stk_planner_error(p, stk_probe_code(st), node->pointer, "", "%s",
+                          error.text);
         return PEN_OK;
     }
     if (st != PEN_OK)
@@ -50,9 +44,18 @@ static enum pen_status probe(struct stk_planner *p,
                               : PEN_FMT_NONE;
         }
     }
-    if (probe.frames > plan->frames && plan->params.frames == 0)
-        plan->frames = probe.frames;
+    if (probe.frames > p->given)
+        p->given = probe.frames;
     return PEN_OK;
+}
+
+// Whether a class reads files. What others find they know from properties.
+static bool reads_files(const struct pen_module_class *cls)
+{
+    for (const struct pen_prop *row = cls->props; row && row->kind; row++)
+        if (row->flags & PEN_PROP_PATH_READ)
+            return true;
+    return false;
 }
 
 // What an option of a source gives.
@@ -69,7 +72,8 @@ static enum pen_status ask_source(struct stk_planner *p, uint32_t node,
                                             &source->refused, &source->error);
     if (st == PEN_E_NOMEM)
         return stk_plan_no_memory(err);
-    if (st == PEN_OK && p->plan->params.probe && option->cls->ops.probe)
+    const bool may = p->plan->params.probe || !reads_files(option->cls);
+    if (st == PEN_OK && may && option->cls->ops.probe)
         for (uint32_t o = 0; o < n->outputs; o++)
             PEN_TRY(probe(p, &p->mould, &source->caps[o], err));
     for (uint32_t o = 0; o < n->outputs && st == PEN_OK; o++) {
@@ -97,5 +101,7 @@ enum pen_status stk_plan_ask_sources(struct stk_planner *p,
         for (uint32_t k = 0; k < n->option_count; k++)
             PEN_TRY(ask_source(p, node, k, err));
     }
+    if (p->given && (!p->plan->frames || p->given < p->plan->frames))
+        p->plan->frames = p->given;
     return PEN_OK;
 }

@@ -588,8 +588,10 @@ static void set_optimal(struct stk_planner *p)
     struct pen_plan *plan = p->plan;
     const struct stk_value *value = &p->decision.value;
     const struct stk_value *bound = &p->decision.bound;
-    // Which pools to stage is decided one after the other.
-    plan->optimal = p->decision.proven && p->foreseen && !p->staged;
+    // Which pools to stage is decided one after the other, and what else would
+    // keep a budget was not looked for.
+    plan->optimal = p->decision.proven && p->foreseen && !p->staged &&
+                    !p->host_first;
     plan->gap_loss = bound->bad != value->bad || bound->loss != value->loss;
     plan->gap_ns = value->cost / PLACE_TICKS - bound->cost / PLACE_TICKS;
 }
@@ -678,31 +680,95 @@ static void forget_nodes(struct pen_plan *plan)
     plan->frames = plan->params.frames;
 }
 
-// One plan, with what is said of it in `issues`. *again: a better one can be
-// had with what `stage` now says.
-static enum pen_status
-make_once(struct pen_plan *plan, const struct stk_graph *graph,
-          const struct stk_ban *bans, size_t ban_count, struct stk_stage *stage,
-          bool *again, struct pen_issues *issues, struct pen_error *err)
+// What a plan is made of, and what is tried.
+struct making {
+    struct pen_plan *plan;
+    const struct stk_graph *graph;
+    const struct stk_ban *bans;
+    size_t ban_count;
+    struct stk_stage stage;
+    bool host_first;  // generic types are to be of the host
+    bool again;       // a better plan can be had with what `stage` now says
+    bool device;      // some generic type may have become one of the device
+};
+
+// One plan, with what is said of it in `issues`.
+static enum pen_status make_once(struct making *m, struct pen_issues *issues,
+                                 struct pen_error *err)
 {
     struct stk_planner p = {
-        .plan = plan,
-        .graph = graph,
+        .plan = m->plan,
+        .graph = m->graph,
         .issues = issues,
-        .bans = bans,
-        .ban_count = ban_count,
+        .bans = m->bans,
+        .ban_count = m->ban_count,
         .foreseen = true,
-        .staged = stage->formats,
+        .host_first = m->host_first,
+        .staged = m->stage.formats,
     };
-    *again = false;
+    m->again = false;
     enum pen_status st = lay(&p, err);
     if (st == PEN_OK)
-        st = stk_plan_stage_more(&p, stage, again, err);
-    if (st == PEN_OK && !*again)
+        st = stk_plan_stage_more(&p, &m->stage, &m->again, err);
+    if (st == PEN_OK && !m->again)
         st = judge(&p, err);
-    if (st == PEN_OK && !*again)
-        stk_plan_stage_tell(&p, stage);
+    if (st == PEN_OK && !m->again)
+        stk_plan_stage_tell(&p, &m->stage);
+    m->device = p.generic && p.decision.device;
     planner_finish(&p);
+    return st;
+}
+
+// What is said of a plan that is made anew is nobody's news: `*issues` are
+// those of the last one.
+static enum pen_status make_staged(struct making *m, struct pen_issues **issues,
+                                   struct pen_error *err)
+{
+    enum pen_status st = PEN_OK;
+    *issues = NULL;
+    do {
+        pen_issues_destroy(issues);
+        *issues = pen_issues_create();
+        if (!*issues) {
+            st = stk_plan_no_memory(err);
+            break;
+        }
+        st = make_once(m, *issues, err);
+        if (st == PEN_OK && m->again)
+            forget_nodes(m->plan);
+    } while (st == PEN_OK && m->again);
+    free(m->stage.formats);
+    m->stage = (struct stk_stage){ 0 };
+    return st;
+}
+
+// The cheapest plan is over a budget; maybe it is not if generic types stay on
+// the host.
+static enum pen_status make_within(struct making *m, struct pen_issues **issues,
+                                   enum pen_status failed,
+                                   struct pen_error *err)
+{
+    struct pen_issues *other;
+    struct pen_error error = { 0 };
+    forget_nodes(m->plan);
+    m->host_first = true;
+    const enum pen_status st = make_staged(m, &other, &error);
+    if (st == PEN_OK) {
+        stk_issue_add(other, m->plan->desc, PEN_SEVERITY_INFO, "I510", "", "",
+                      "generic types stay on the host, since the cheapest plan "
+                      "is over a budget: %s",
+                      err ? err->text : "");
+        pen_issues_destroy(issues);
+        *issues = other;
+        if (err)
+            *err = error;
+        return PEN_OK;
+    }
+    pen_issues_destroy(&other);
+    if (st != PEN_E_NOMEM)
+        return failed;
+    if (err)
+        *err = error;
     return st;
 }
 
@@ -713,26 +779,21 @@ static enum pen_status make_plan(struct pen_plan *plan,
                                  struct pen_issues *issues,
                                  struct pen_error *err)
 {
-    struct stk_stage stage = { 0 };
-    enum pen_status st;
-    bool again;
-    do {
-        // What is said of a plan that is made anew is nobody's news.
-        struct pen_issues *said = pen_issues_create();
-        if (!said) {
-            st = stk_plan_no_memory(err);
-            break;
-        }
-        st = make_once(plan, graph, bans, ban_count, &stage, &again, said, err);
-        if (st == PEN_OK && again)
-            forget_nodes(plan);
-        else
-            stk_issues_append(issues, said);
-        pen_issues_destroy(&said);
-    } while (st == PEN_OK && again);
-    free(stage.formats);
+    struct making m = {
+        .plan = plan, .graph = graph, .bans = bans, .ban_count = ban_count
+    };
+    struct pen_error error = { 0 };
+    struct pen_issues *said;
+    enum pen_status st = make_staged(&m, &said, &error);
+    if (st == PEN_E_LIMIT && m.device)
+        st = make_within(&m, &said, st, &error);
+    if (said)
+        stk_issues_append(issues, said);
+    pen_issues_destroy(&said);
     if (st == PEN_OK && stk_issues_failed(issues))
-        st = stk_plan_no_memory(err);
+        return stk_plan_no_memory(err);
+    if (st != PEN_OK && err)
+        *err = error;
     return st;
 }
 

@@ -258,6 +258,7 @@ struct stk_planner {
     // consumers.
     uint32_t *first, *out, *first_in, *in, *sequence;
     struct stk_source **sources;  // by node; NULL: none
+    uint64_t given;               // frames of the longest; 0: unknown
     bool imitated;                // some module of the file is named like a
                                   // bridge
     bool generic;                 // some type stands for several classes
@@ -270,6 +271,7 @@ struct stk_planner {
     struct stk_template convert[2][PEN_FMT_COUNT];
     int64_t load_share, context_share;  // of what is done once, for a frame
     bool no_device;                     // nothing is to need one
+    bool host_first;                    // no generic type is to, if it can
     struct stk_caps_table caps;
     struct stk_boards boards;
     struct stk_search *search;

@@ -278,6 +278,19 @@ void cmd_budget(struct pen_plan_params *plan, const char *text,
         argp_error(state, "--budget %s: %s", text, wrong);
 }
 
+uint64_t cmd_number(struct argp_state *state, const char *name,
+                    const char *text, uint64_t most)
+{
+    char *end;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (errno || *text < '0' || *text > '9' || *end || value < 1 ||
+        value > most)
+        argp_error(state, "--%s %s: expected a number from 1 to %llu", name,
+                   text, (unsigned long long)most);
+    return value;
+}
+
 int cmd_profile(const char *name, struct pen_profile *storage,
                 struct pen_plan_params *plan)
 {

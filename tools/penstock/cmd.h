@@ -95,6 +95,11 @@ int cmd_job_failed(const struct cmd_job *job, const char *file, bool json,
                    enum pen_status status);
 void cmd_job_close(struct cmd_job *job);
 
+// The value of option --`name`, a number from 1 to `most`; a usage error ends
+// the program.
+uint64_t cmd_number(struct argp_state *state, const char *name,
+                    const char *text, uint64_t most);
+
 // Find the profile that --profile names, read it into `storage` and make `plan`
 // use it. EXIT_OK, or the exit code of the failure, which has been printed;
 // NULL: nothing.

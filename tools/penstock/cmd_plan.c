@@ -25,6 +25,7 @@ enum {
     OPT_PROFILE,
     OPT_COLOR,
     OPT_EXPLAIN,
+    OPT_FRAMES,
 };
 
 static const struct argp_option options[] = {
@@ -32,6 +33,9 @@ static const struct argp_option options[] = {
     { "set", OPT_SET, "ID.PROP=VALUE", 0, "Override a property", 0 },
     { "probe", OPT_PROBE, NULL, 0, "Read the headers of input files", 0 },
     { "budget", OPT_BUDGET, "KEY=SIZE", 0, CMD_BUDGET_HELP, 0 },
+    { "frames", OPT_FRAMES, "N", 0,
+      "Expect at most N frames of each source, as `run --frames` gives them",
+      0 },
     { "profile", OPT_PROFILE, "NAME|P.json", 0,
       "Reckon with this device profile: generic-cuda, cpu, h200 or a file", 0 },
     { "svg", OPT_SVG, "OUT", 0, "Draw the plan as SVG", 0 },
@@ -61,6 +65,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_BUDGET:
         cmd_budget(&o->plan, arg, state);
+        return 0;
+    case OPT_FRAMES:
+        o->plan.frames = cmd_number(state, "frames", arg, INT64_MAX);
         return 0;
     case OPT_PROFILE:
         o->profile = arg;

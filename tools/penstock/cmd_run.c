@@ -56,19 +56,6 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-static uint64_t parse_number(struct argp_state *state, const char *name,
-                             const char *text, uint64_t most)
-{
-    char *end;
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 10);
-    if (errno || *text < '0' || *text > '9' || *end || value < 1 ||
-        value > most)
-        argp_error(state, "--%s %s: expected a number from 1 to %llu", name,
-                   text, (unsigned long long)most);
-    return value;
-}
-
 static bool one_of(struct argp_state *state, const char *name, const char *text,
                    const char *first, const char *second)
 {
@@ -89,7 +76,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o->device = arg;
         return 0;
     case OPT_FRAMES:
-        o->params.frames = parse_number(state, "frames", arg, INT64_MAX);
+        o->params.frames = cmd_number(state, "frames", arg, INT64_MAX);
+        o->params.plan.frames = o->params.frames;
         return 0;
     case OPT_BUDGET:
         cmd_budget(&o->params.plan, arg, state);
@@ -110,7 +98,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o->profile = arg;
         return 0;
     case OPT_WORKERS:
-        o->params.workers = (uint32_t)parse_number(state, "workers", arg, 1024);
+        o->params.workers = (uint32_t)cmd_number(state, "workers", arg, 1024);
         return 0;
     default:
         return cmd_parse_operand(key, arg, state, "FILE", &o->file);
