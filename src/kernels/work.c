@@ -8,7 +8,9 @@ enum {
     GATHER_WORK = 6,
     PICK_WORK = 7,
     // The kernel reads sample and weight from global memory for every tap.
-    CUDA_GATHER_WORK = 2,
+    CUDA_GATHER_WORK = 4,
+    // A block of the blur's kernel stages its tile, whatever the taps.
+    CUDA_STAGE_WORK = 18,
 };
 
 uint64_t stk_work_times(uint64_t a, uint64_t b)
@@ -114,6 +116,7 @@ uint64_t stk_work_blur(const struct pen_caps *in, int32_t kernel_size,
     if (!cuda)
         return stk_work_times(once, 2);
     // A block filters the rows beyond its tile across once more.
-    return stk_work_times(once, 2 * PENK_BLUR_TILE_Y + taps - 1) /
-           PENK_BLUR_TILE_Y;
+    return sum(stk_work_times(once, 2 * PENK_BLUR_TILE_Y + taps - 1) /
+                   PENK_BLUR_TILE_Y,
+               stk_work_times(stk_work_samples(in), CUDA_STAGE_WORK));
 }

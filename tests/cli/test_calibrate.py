@@ -128,9 +128,9 @@ def a_mistake_in_a_profile_has_its_place(folder):
     with open(os.path.join(SOURCE, "profiles/h200.json")) as f:
         good = f.read()
     for wrong, words in (
-            (good.replace('"h2d_rate": 55', '"h2d_rate": -55'),
+            (good.replace('"h2d_rate": 5', '"h2d_rate": -5'),
              ("column 3", "h2d_rate")),
-            (good.replace('"cuda": true,', '"cuda": true'), ("line 5",))):
+            (good.replace('"cuda": true,', '"cuda": true'), ("line 5,",))):
         true(wrong != good, "nothing was replaced")
         with open(path, "w") as f:
             f.write(wrong)
