@@ -260,6 +260,17 @@ static enum pen_status plan_once(struct pen_pipeline *p,
     return st;
 }
 
+static bool same_modules(const struct pen_plan *a, const struct pen_plan *b)
+{
+    if (a->node_count != b->node_count)
+        return false;
+    for (uint32_t i = 0; i < a->node_count; i++) {
+        if (a->nodes[i].cls != b->nodes[i].cls)
+            return false;
+    }
+    return true;
+}
+
 enum pen_status stk_pipeline_plan_it(struct pen_pipeline *p,
                                      const struct pen_description *desc,
                                      const struct pen_registry *registry,
@@ -302,6 +313,15 @@ enum pen_status stk_pipeline_plan_it(struct pen_pipeline *p,
     PEN_TRY(open_device(p, &device, err));
     PEN_TRY(complete_profile(p, given, needs.dmabuf, &device, err));
     tell(p);
-    pen_plan_destroy(&p->plan);
-    return plan_once(p, desc, registry, &plan, true, issues, err);
+    struct pen_plan *before = p->plan;
+    p->plan = NULL;
+    const enum pen_status st =
+        plan_once(p, desc, registry, &plan, true, issues, err);
+    if (st == PEN_OK && !same_modules(before, p->plan))
+        pen_log_write(&p->log, PEN_LOG_INFO, "pen.run",
+                      "with what %s has the plan is another one than that for "
+                      "profile %s alone",
+                      p->device_name, p->profile.name);
+    pen_plan_destroy(&before);
+    return st;
 }
