@@ -322,8 +322,11 @@ static void no_source(struct stk_resolver *r)
                        "there is no source: no module makes frames");
 }
 
+// Of a file with a connection that cannot be read only that is told which no
+// further connection can mend.
 static void check_whole(struct stk_resolver *r)
 {
+    const bool whole = !r->desc->incomplete;
     const uint32_t n = r->desc->module_count;
     bool source = r->unknown_type;
     r->queue = stk_arena_alloc(&r->scratch, (n + 1) * sizeof(*r->queue));
@@ -332,13 +335,14 @@ static void check_whole(struct stk_resolver *r)
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        check_node_links(r, i);
+        if (whole)
+            check_node_links(r, i);
         source |= r->nodes[i].cls && is_source(&r->nodes[i]);
     }
     if (!source)
         no_source(r);
     find_cycles(r);
-    if (source)
+    if (source && whole)
         find_unreached(r);
 }
 
@@ -466,7 +470,7 @@ static void check_all(struct stk_resolver *r)
             link->to_pin != STK_NOBODY)
             stk_check_link(r, link);
     }
-    if (n && !r->desc->incomplete)
+    if (n)
         check_whole(r);
     else if (!n && !r->desc->incomplete)
         stk_resolver_error(r, "E402", "/modules",
