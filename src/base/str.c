@@ -54,16 +54,30 @@ void stk_text_add(struct stk_text *t, const char *s)
     stk_text_add_n(t, s, strlen(s));
 }
 
+// Bytes of a character at `s` that steers: a control character, or one that
+// turns the direction of what follows (U+202A to U+202E, U+2066 to U+2069).
+static size_t steering(const unsigned char *s)
+{
+    if (s[0] < 0x20 || s[0] == 0x7f)
+        return 1;
+    if (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0)
+        return 2;
+    if (s[0] == 0xe2 && s[1] == 0x80 && s[2] >= 0xaa && s[2] <= 0xae)
+        return 3;
+    if (s[0] == 0xe2 && s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9)
+        return 3;
+    return 0;
+}
+
 void stk_text_add_plain(struct stk_text *t, const char *s)
 {
-    for (; *s; s++) {
-        const unsigned char c = (unsigned char)*s, next = (unsigned char)s[1];
-        const bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
-        if (c < 0x20 || c == 0x7f || c1)
+    while (*s) {
+        const size_t length = steering((const unsigned char *)s);
+        if (length)
             stk_text_add(t, "?");
         else
             stk_text_add_n(t, s, 1);
-        s += c1;
+        s += length ? length : 1;
     }
 }
 

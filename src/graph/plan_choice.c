@@ -4,8 +4,8 @@
 #include "plan_joint.h"
 #include "plan_print.h"
 
-// Plans that are made only to be told about.
-enum { MOST_TRIES = 32 };
+// Plans that are made only to be told about, and modules in all of them.
+enum { MOST_TRIES = 32, MOST_MODULES = 4000 };
 
 // Nanoseconds of a frame, with the share of what is done once.
 static int64_t whole_cost(const struct stk_planner *p,
@@ -64,6 +64,8 @@ static enum pen_status tell(struct stk_planner *p, struct stk_plan_node *made,
         stk_text_addf(&t, " of %dx%d", p->caps.width, p->caps.height);
     if (compare)
         st = try_other(p, node, &t, err);
+    else
+        stk_text_add(&t, "; --explain tells what another class would cost");
     if (p->context_share || p->load_share)
         stk_text_addf(&t, "; a device costs %lld ms once, over %llu frame%s",
                       (long long)(p->plan->profile.context_ns / 1000000),
@@ -95,7 +97,9 @@ static enum pen_status tell_only(struct stk_planner *p,
 enum pen_status stk_plan_tell_choices(struct stk_planner *p,
                                       struct pen_error *err)
 {
-    unsigned tries = 0;
+    const uint32_t fit = MOST_MODULES / (p->plan->node_count + 1);
+    const uint32_t most = fit < MOST_TRIES ? fit : MOST_TRIES;
+    uint32_t tries = 0;
     for (uint32_t n = 0; n < p->plan->node_count; n++) {
         struct stk_plan_node *made = &p->plan->nodes[n];
         const uint32_t node = p->aside[n].node;
@@ -105,7 +109,7 @@ enum pen_status stk_plan_tell_choices(struct stk_planner *p,
             PEN_TRY(tell_only(p, made, &p->graph->nodes[node], err));
             continue;
         }
-        PEN_TRY(tell(p, made, node, tries++ < MOST_TRIES, err));
+        PEN_TRY(tell(p, made, node, tries++ < most, err));
     }
     return PEN_OK;
 }

@@ -35,6 +35,11 @@ PEN_TEST(plain_text_cannot_steer_a_terminal)
     char *text = stk_text_take(&t);
     assert_string_equal(text, "a?[31m??1m?\302\240\303\234\302");
     free(text);
+    // Nor turn the direction of a line.
+    stk_text_add_plain(&t, "a\342\200\256b\342\201\246c\342\200\246\342\200");
+    text = stk_text_take(&t);
+    assert_string_equal(text, "a?b?c\342\200\246\342\200");
+    free(text);
 }
 
 PEN_TEST(text_of_nothing_is_empty_and_not_null)
