@@ -18,7 +18,7 @@
 
 enum {
     BRUTE_MODULES = 12,
-    BRUTE_EDGES = 12,
+    BRUTE_EDGES = 20,
     BRUTE_PINS = 2,
     BRUTE_TARGETS = 4,   // formats that the converters make
     BRUTE_OPTIONS = 2,   // classes of a generic type
@@ -195,9 +195,12 @@ const char *brute_walk(const struct brute_graph *g, const struct pen_plan *plan,
 
 // --- random graphs -----------------------------------------------------------
 
-// 3 to 8 modules; with `wide` one output with more consumers than the exact
-// search of the planner takes.
-void brute_random(struct brute_graph *g, bool wide, uint64_t *seed);
+enum brute_size {
+    BRUTE_USUAL,  // 3 to 8 modules
+    BRUTE_WIDE,   // one output with more consumers than a tree is exact for
+    BRUTE_TIED,   // 9 to 12 modules, most of them with two inputs
+};
+void brute_random(struct brute_graph *g, enum brute_size size, uint64_t *seed);
 // The pipeline file, its connections in an order that `order` says. The caller
 // frees it.
 char *brute_json(const struct brute_graph *g, unsigned order);

@@ -113,8 +113,23 @@ static void any(struct maker *k)
     while (k->g->modules < count) {
         const unsigned before = k->g->modules;
         const unsigned made = after(k, below(k, before));
-        if (k->g->edges < BRUTE_EDGES - 1 && chance(k, 3))
+        if (k->g->edges < 11 && chance(k, 3))
             link(k, below(k, before), made);
+    }
+}
+
+static void tied(struct maker *k)
+{
+    const unsigned count = 8 + below(k, 3);
+    add(k);
+    if (chance(k, 2))
+        add(k);
+    while (k->g->modules < count) {
+        const unsigned before = k->g->modules;
+        const unsigned from = before - 1 - below(k, before < 4 ? before : 4);
+        const unsigned made = after(k, from);
+        if (k->g->edges < BRUTE_EDGES - 4 && !chance(k, 4))
+            link(k, before - 1 - below(k, before < 4 ? before : 4), made);
     }
 }
 
@@ -136,14 +151,14 @@ static const struct {
 enum { SHAPES = sizeof(shapes) / sizeof(*shapes) };
 
 // Only a module with one input can be a sink.
-static void finish_shape(struct maker *k)
+static void finish_shape(struct maker *k, unsigned limit)
 {
     struct brute_graph *g = k->g;
     for (unsigned m = 0; m < g->modules; m++) {
         struct brute_module *n = &g->module[m];
         if (n->outputs || n->inputs == 1)
             continue;
-        if (g->modules < LARGEST && g->edges < BRUTE_EDGES)
+        if (g->modules < limit && g->edges < BRUTE_EDGES)
             after(k, m);
         else
             n->outputs = 1;
@@ -389,18 +404,22 @@ static void random_machine(struct maker *k)
     g->has_host_copy = !chance(k, 40);
 }
 
-void brute_random(struct brute_graph *g, bool wide, uint64_t *seed)
+void brute_random(struct brute_graph *g, enum brute_size size, uint64_t *seed)
 {
     struct maker k = { .g = g, .seed = seed };
     memset(g, 0, sizeof(*g));
     const unsigned shape = below(&k, SHAPES);
     k.dmabuf = chance(&k, 4);
-    g->shape = wide ? "wide" : shapes[shape].name;
-    if (wide)
+    g->shape = size == BRUTE_WIDE   ? "wide"
+               : size == BRUTE_TIED ? "tied"
+                                    : shapes[shape].name;
+    if (size == BRUTE_WIDE)
         star(&k);
+    else if (size == BRUTE_TIED)
+        tied(&k);
     else
         shapes[shape].make(&k);
-    finish_shape(&k);
+    finish_shape(&k, size == BRUTE_USUAL ? LARGEST : BRUTE_MODULES);
     random_machine(&k);
     choose_formats(&k);
     for (unsigned m = 0; m < g->modules; m++) {

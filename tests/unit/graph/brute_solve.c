@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    KEY = 16,
+    KEY = 24,
     MAX_ENTRIES = 1 << 17,
     MAX_USEFUL = 14,  // states of a tree, without its root
     MAX_LABELS = 255,
@@ -43,11 +43,13 @@ static void map_finish(struct map *m)
 
 static uint32_t hash(const uint8_t key[KEY])
 {
-    uint64_t a, b;
-    memcpy(&a, key, 8);
-    memcpy(&b, key + 8, 8);
-    a = (a ^ b * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
-    return (uint32_t)(a ^ a >> 32);
+    uint64_t part[KEY / 8], h = 0;
+    memcpy(part, key, KEY);
+    for (unsigned i = 0; i < KEY / 8; i++) {
+        h = (h ^ part[i]) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
+    return (uint32_t)h;
 }
 
 static bool map_grow(struct map *m)

@@ -276,13 +276,13 @@ static bool try_graph(const struct brute_graph *g, struct counts *c)
     return right;
 }
 
-static unsigned try_graphs(unsigned count, bool wide, uint64_t seed,
+static unsigned try_graphs(unsigned count, enum brute_size size, uint64_t seed,
                            struct counts *c)
 {
     unsigned wrong = 0;
     for (unsigned i = 0; i < count; i++) {
         struct brute_graph g;
-        brute_random(&g, wide, &seed);
+        brute_random(&g, size, &seed);
         if (!try_graph(&g, c)) {
             print_message("that was graph %u\n\n", i);
             wrong++;
@@ -305,7 +305,7 @@ PEN_TEST(plans_are_the_best_of_all_choices)
 {
     const unsigned count = pen_test_seeds(8000, 200000);
     struct counts c = { 0 };
-    assert_int_equal(try_graphs(count, false, 20261201, &c), 0);
+    assert_int_equal(try_graphs(count, BRUTE_USUAL, 20261201, &c), 0);
     assert_true(c.graphs - c.refused >= 5000);
     assert_true(c.two_bridges >= 1000);
     assert_true(c.dmabufs >= 200 && c.generic >= 500);
@@ -320,10 +320,19 @@ PEN_TEST(what_is_not_proven_is_no_farther_from_the_best_than_it_says)
 {
     const unsigned count = pen_test_seeds(300, 10000);
     struct counts c = { 0 };
-    assert_int_equal(try_graphs(count, true, 7, &c), 0);
+    assert_int_equal(try_graphs(count, BRUTE_WIDE, 7, &c), 0);
     assert_true(c.graphs - c.refused > count / 2);
     assert_true(c.proven < c.graphs - c.refused);
     assert_true(c.skipped * 20 < count);
+}
+
+// So many merges that not all of them can be decided.
+PEN_TEST(what_is_tied_by_merges_is_no_farther_from_the_best_than_it_says)
+{
+    const unsigned count = pen_test_seeds(400, 10000);
+    struct counts c = { 0 };
+    assert_int_equal(try_graphs(count, BRUTE_TIED, 11, &c), 0);
+    assert_true(c.graphs - c.refused > count / 2);
 }
 
 PEN_TEST(the_search_of_all_choices_finds_what_the_simplest_one_finds)
@@ -334,7 +343,7 @@ PEN_TEST(the_search_of_all_choices_finds_what_the_simplest_one_finds)
     for (unsigned i = 0; i < count; i++) {
         struct brute_graph g;
         struct brute_value best, naive;
-        brute_random(&g, false, &seed);
+        brute_random(&g, BRUTE_USUAL, &seed);
         if (g.modules > 5)
             continue;
         const enum brute_result result = brute_naive(&g, &naive);
@@ -358,4 +367,5 @@ PEN_TEST(the_search_of_all_choices_finds_what_the_simplest_one_finds)
 PEN_TEST_MAIN(
     PEN_CASE(the_search_of_all_choices_finds_what_the_simplest_one_finds),
     PEN_CASE(plans_are_the_best_of_all_choices),
-    PEN_CASE(what_is_not_proven_is_no_farther_from_the_best_than_it_says))
+    PEN_CASE(what_is_not_proven_is_no_farther_from_the_best_than_it_says),
+    PEN_CASE(what_is_tied_by_merges_is_no_farther_from_the_best_than_it_says))
