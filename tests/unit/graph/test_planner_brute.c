@@ -335,6 +335,87 @@ PEN_TEST(what_is_tied_by_merges_is_no_farther_from_the_best_than_it_says)
     assert_true(c.graphs - c.refused > count / 2);
 }
 
+// --- sizes that come later
+// ------------------------------------------------------
+
+// Frames of that size arrive.
+static void settle(struct world *w, int32_t width, int32_t height)
+{
+    const uint32_t n = world_number(w, "n0");
+    struct pen_caps caps = w->plan->nodes[n].output[0].caps;
+    caps.width = width;
+    caps.height = height;
+    if (!caps.format)
+        caps.format = (enum pen_format)__builtin_ctz(caps.formats);
+    if (stk_plan_settle(w->plan, n, 0, &caps, &w->err) != PEN_OK)
+        fail_msg("%s", w->err.text);
+}
+
+// A plan that was made without knowing the size, at a size.
+static bool try_size(const struct brute_graph *known, int32_t width,
+                     int32_t height, unsigned *proven)
+{
+    struct brute_graph unknown = *known, g = *known;
+    struct brute_value best, value;
+    struct world w;
+    bool right = true;
+    unknown.module[0].width = unknown.module[0].height = 0;
+    g.module[0].width = width;
+    g.module[0].height = height;
+    if (brute_solve(&g, &best, NULL) != BRUTE_FOUND)
+        return true;
+    plan_graph(&unknown, 0, &w);
+    if (w.status == PEN_OK) {
+        const bool optimal = w.plan->optimal;
+        settle(&w, width, height);
+        const char *wrong = brute_walk(&g, w.plan, &value);
+        right = !wrong && (!optimal || !brute_value_compare(&value, &best));
+        *proven += optimal;
+        if (wrong)
+            print_message("the plan is wrong: %s\n", wrong);
+        else if (!right)
+            tell_values(&g, &best, &value);
+        if (!right) {
+            char *text = pen_plan_text(w.plan);
+            tell_graph(&g, "this graph");
+            tell_text(text);
+            pen_free(text);
+        }
+    }
+    world_finish(&w);
+    return right;
+}
+
+PEN_TEST(what_is_proven_without_sizes_is_the_best_at_every_size)
+{
+    static const int32_t sizes[][2] = {
+        { 1, 1 }, { 1920, 1080 }, { 16384, 16384 }, { 256, 3 }, { 4096, 77 },
+    };
+    const unsigned count = pen_test_seeds(1000, 30000);
+    unsigned proven = 0, wrong = 0;
+    uint64_t seed = 99;
+    for (unsigned i = 0; i < count; i++) {
+        struct brute_graph g;
+        unsigned sources = 0;
+        brute_random(&g, BRUTE_USUAL, &seed);
+        for (unsigned m = 0; m < g.modules; m++)
+            sources += g.module[m].inputs == 0;
+        // Whether the device pays is a question of size.
+        if (i % 2) {
+            g.frames = 1;
+            g.profile.context_ns = 1000u << i % 20;
+        }
+        for (unsigned k = 0; k < 5 && sources == 1; k++)
+            if (!try_size(&g, sizes[k][0], sizes[k][1], &proven)) {
+                print_message("that was graph %u, size %u\n\n", i, k);
+                wrong++;
+            }
+    }
+    print_message("# %u proven plans at a size\n", proven);
+    assert_int_equal(wrong, 0);
+    assert_true(proven > count);
+}
+
 PEN_TEST(the_search_of_all_choices_finds_what_the_simplest_one_finds)
 {
     const unsigned count = pen_test_seeds(1500, 60000);
@@ -367,5 +448,6 @@ PEN_TEST(the_search_of_all_choices_finds_what_the_simplest_one_finds)
 PEN_TEST_MAIN(
     PEN_CASE(the_search_of_all_choices_finds_what_the_simplest_one_finds),
     PEN_CASE(plans_are_the_best_of_all_choices),
+    PEN_CASE(what_is_proven_without_sizes_is_the_best_at_every_size),
     PEN_CASE(what_is_not_proven_is_no_farther_from_the_best_than_it_says),
     PEN_CASE(what_is_tied_by_merges_is_no_farther_from_the_best_than_it_says))
