@@ -248,9 +248,6 @@ stk_graph_resolve(const struct pen_description *desc,
 // Most headers of a source that are looked at before the start, and the code
 // of what goes wrong with that.
 enum { STK_PROBE_LIMIT = 64 };
-static inline const char *stk_probe_code(enum pen_status st)
-{
-    return st == PEN_E_LIMIT ? "E512" : st == PEN_E_IO ? "E600" : "E610";
-}
+const char *stk_probe_code(enum pen_status st);
 
 #endif  // STK_GRAPH_H

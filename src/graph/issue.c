@@ -346,3 +346,8 @@ void pen_check_warning(struct pen_check *check, const char *code,
     check_add(check, PEN_SEVERITY_WARNING, code, key, suggestion, format, args);
     va_end(args);
 }
+
+const char *stk_probe_code(enum pen_status st)
+{
+    return st == PEN_E_LIMIT ? "E512" : st == PEN_E_IO ? "E600" : "E610";
+}

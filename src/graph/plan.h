@@ -25,10 +25,11 @@ enum stk_backend { STK_BACKEND_AUTO = 0, STK_BACKEND_CPU, STK_BACKEND_CUDA };
 
 // Properties that every module has (src/graph/props.c has their table).
 struct stk_base_params {
-    int32_t queue;         // depth of the edges into the module; 0: settings
-    int32_t backend;       // enum stk_backend; AUTO: the planner chooses
-    const char *on_error;  // "stop", "drop", "retry:n"
-    enum stk_on_error policy;  // parsed from on_error
+    int32_t queue;    // depth of the edges into the module; 0: settings
+    int32_t backend;  // enum stk_backend; AUTO: the planner chooses
+    int32_t max_width, max_height;  // of its pictures; 0: not told
+    const char *on_error;           // "stop", "drop", "retry:n"
+    enum stk_on_error policy;       // parsed from on_error
     int32_t retries;
 };
 

@@ -335,6 +335,7 @@ static enum pen_status converted(struct stk_planner *p, struct stk_board *b,
             continue;
         p->mould.cls = by->cls;
         p->mould.params = by->params;
+        p->mould.base = by->base;
         p->mould.inputs = p->mould.outputs = 1;
         p->mould.in = by->in;
         p->mould.out = by->out;

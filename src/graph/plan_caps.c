@@ -138,6 +138,20 @@ static enum pen_status complete(const struct stk_plan_node *node, uint32_t pin,
     return PEN_OK;
 }
 
+// What is not known before the first frame may be told as the largest that can
+// come.
+static void limit_size(const struct stk_base_params *base,
+                       struct pen_caps *caps)
+{
+    const bool picture = caps->kind == PEN_KIND_RAW_IMAGE ||
+                         caps->kind == PEN_KIND_ENCODED_IMAGE;
+    if (!picture || caps->width > 0 || caps->height > 0 || !base->max_width ||
+        !base->max_height)
+        return;
+    caps->width = base->max_width;
+    caps->height = base->max_height;
+}
+
 static enum pen_status negotiate_one(const struct stk_plan_node *node,
                                      const struct pen_caps *in,
                                      struct pen_caps *out,
@@ -160,8 +174,10 @@ static enum pen_status negotiate_one(const struct stk_plan_node *node,
     }
     if (node->cls->ops.negotiate)
         PEN_TRY(node->cls->ops.negotiate(node->params, in, out, err));
-    for (uint32_t o = 0; o < node->outputs; o++)
+    for (uint32_t o = 0; o < node->outputs; o++) {
         PEN_TRY(complete(node, o, &out[o], err));
+        limit_size(&node->base, &out[o]);
+    }
     return PEN_OK;
 }
 

@@ -205,20 +205,13 @@ static const struct stk_plan_node *source_of(const struct pen_plan *plan,
     return &plan->nodes[n];
 }
 
-// A module at the output, or behind it, that can be told the largest size.
+// The module at the output, if it can be told the largest size.
 static const struct stk_plan_node *limited(const struct pen_plan *plan,
                                            const struct stk_unknown *u)
 {
-    if (stk_prop_find(plan->nodes[u->node].cls->props, "maxWidth"))
-        return &plan->nodes[u->node];
-    for (uint32_t e = plan->first_out[u->node];
-         e < plan->first_out[u->node + 1]; e++) {
-        const struct stk_plan_node *to = &plan->nodes[plan->edges[e].to];
-        if (plan->edges[e].from_pin == u->pin &&
-            stk_prop_find(to->cls->props, "maxWidth"))
-            return to;
-    }
-    return NULL;
+    const struct stk_plan_node *node = &plan->nodes[u->node];
+    const bool raw = node->output[u->pin].caps.kind == PEN_KIND_RAW_IMAGE;
+    return raw && !node->inserted ? node : NULL;
 }
 
 void stk_unknown_cure(const struct pen_plan *plan, const struct stk_unknown *u,

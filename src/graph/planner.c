@@ -146,6 +146,7 @@ void stk_planner_mould(struct stk_planner *p, const struct stk_node *node,
     p->mould.id = node->desc->id;
     p->mould.cls = option->cls;
     p->mould.params = option->params;
+    p->mould.base = option->base;
     p->mould.inputs = node->inputs;
     p->mould.outputs = node->outputs;
     p->mould.in = option->in;

@@ -28,6 +28,13 @@ static const struct pen_prop base_props[] = {
     PEN_ENUM(P, backend, "backend", STK_BACKEND_AUTO, backends,
              "Where the module works; auto lets the planner choose among the "
              "classes that the type stands for."),
+    PEN_I32(P, max_width, "maxWidth", 0, 0, 1 << 20,
+            "Width of the largest picture that the module gives, where that is "
+            "not known before its first frame; 0: not told. With maxHeight it "
+            "lets the plan be complete before start.", .unit = "pixels"),
+    PEN_I32(P, max_height, "maxHeight", 0, 0, 1 << 20,
+            "Height of the largest picture, together with maxWidth.",
+            .unit = "pixels"),
     PEN_PROPS_END,
 };
 #undef P
@@ -790,6 +797,16 @@ size_t stk_props_read(const struct stk_props_job *job, void *params,
         struct complaint c = { 0 };
         missing_key(row, job->type_name, &c);
         tell(&c, job->pointer, row->key, desc, issues, &errors);
+    }
+    if (!base_params->max_width != !base_params->max_height) {
+        const char *const given =
+            base_params->max_width ? "maxWidth" : "maxHeight";
+        const char *const other =
+            base_params->max_width ? "maxHeight" : "maxWidth";
+        struct complaint c = { 0 };
+        complain(&c, "E202", "%s says nothing without %s", given, other);
+        suggest(&c, "\"%s\": 1080", other);
+        tell(&c, job->pointer, given, desc, issues, &errors);
     }
     if (!parse_on_error(base_params->on_error, base_params))
         parse_on_error("stop", base_params);

@@ -236,11 +236,13 @@ PEN_TEST(an_unknown_property_names_the_nearest_or_all)
                "\"onError\"");
     expect_one(BLUR("\"zoom\":3"), "E200", "/modules/m/props/zoom",
                "GaussianBlur has no property zoom; its properties are "
-               "kernelSize, sigma, queue, onError, backend",
+               "kernelSize, sigma, queue, onError, backend, "
+               "maxWidth, maxHeight",
                "");
     expect_one(BLUR("\"a/b~c\":3"), "E200", "/modules/m/props/a~1b~0c",
                "GaussianBlur has no property a/b~c; its properties are "
-               "kernelSize, sigma, queue, onError, backend",
+               "kernelSize, sigma, queue, onError, backend, "
+               "maxWidth, maxHeight",
                "");
     expect_one(BLUR("\"fps\":30"), "E200", "/modules/m/props/fps",
                "the property fps of modules is not supported yet", "");

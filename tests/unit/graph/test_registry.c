@@ -447,7 +447,7 @@ PEN_TEST(describe_json_says_all_of_a_class)
     json_decref(expected);
 
     const json_t *props = json_object_get(d, "properties");
-    assert_int_equal(json_array_size(props), 5 + 3);
+    assert_int_equal(json_array_size(props), 5 + 5);
     expected = json_pack("{s:s, s:s, s:n, s:i, s:i, s:n, s:b, s:s, s:b, s:s}",
                          "name", "width", "type", "int", "default", "min", 1,
                          "max", 4096, "enum", "required", 1, "unit", "px",

@@ -440,7 +440,7 @@ static const struct bottleneck bottlenecks[] = {
       .links = L("source", "blur") "," L("blur", "writer"),
       .slow = "blur", .dmabuf = true },
     { .name = "staged uploads",
-      .settings = "'budget': { 'host_pinned': '200KiB' }, "
+      .settings = "'budget': { 'host_pinned': '100KiB' }, "
                   "'pinned_limit': 'stage'",
       .modules = SIGNAL(SMALL) "," M("blur", "GaussianBlur") ","
                  M("sink", "StatSink"),
