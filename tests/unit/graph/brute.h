@@ -83,7 +83,7 @@ struct brute_graph {
     bool has_converter[2], has_copy, has_host_copy;
 };
 
-// --- frames and steps (brute_board.c) ----------------------------------------
+// --- frames and steps (brute_board.c) ---------------------------------------
 
 struct brute_caps {
     uint32_t mask;  // formats that may come
@@ -158,7 +158,7 @@ bool brute_takes(const struct brute_graph *g, const struct brute_board *b,
 // What frames in a state are.
 struct brute_caps brute_state_caps(const struct brute_board *b, unsigned state);
 
-// --- the whole ---------------------------------------------------------------
+// --- the whole --------------------------------------------------------------
 
 struct brute_value {
     int64_t loss[BRUTE_PARTS];
@@ -193,7 +193,7 @@ struct pen_plan;
 const char *brute_walk(const struct brute_graph *g, const struct pen_plan *plan,
                        struct brute_value *value);
 
-// --- random graphs -----------------------------------------------------------
+// --- random graphs ----------------------------------------------------------
 
 enum brute_size {
     BRUTE_USUAL,  // 3 to 8 modules

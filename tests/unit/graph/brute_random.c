@@ -181,8 +181,7 @@ static void finish_shape(struct maker *k, unsigned limit)
     }
 }
 
-// --- what the modules are
-// -----------------------------------------------------
+// --- what the modules are ---------------------------------------------------
 
 static uint32_t random_mem(struct maker *k)
 {
@@ -430,8 +429,7 @@ void brute_random(struct brute_graph *g, enum brute_size size, uint64_t *seed)
     }
 }
 
-// --- as a file
-// ----------------------------------------------------------------
+// --- as a file --------------------------------------------------------------
 
 static void add_words(struct stk_text *t, uint32_t mask, bool mem)
 {
@@ -546,8 +544,7 @@ char *brute_json(const struct brute_graph *g, unsigned order)
     return stk_text_take(&t);
 }
 
-// --- what they are like
-// -------------------------------------------------------
+// --- what they are like -----------------------------------------------------
 
 bool brute_is_tree(const struct brute_graph *g)
 {

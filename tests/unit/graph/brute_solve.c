@@ -19,8 +19,7 @@ enum {
     MAX_TABLES = 512,
 };
 
-// --- the best value of each key
-// -----------------------------------------------
+// --- the best value of each key ---------------------------------------------
 
 struct entry {
     uint8_t key[KEY];
@@ -153,8 +152,7 @@ static bool is_end(const struct brute_module *m)
            !m->option[0].cuda;
 }
 
-// --- the cheapest trees
-// -------------------------------------------------------
+// --- the cheapest trees -----------------------------------------------------
 
 // For the steps that lie on paths of least loss and fewest transfers from the
 // root: what the cheapest tree costs that has at least the states of a set.
@@ -253,8 +251,7 @@ static void try_all_trees(struct trees *t, bool device)
                 cost[set] = cost[set | 1u << c];
 }
 
-// --- one output
-// ---------------------------------------------------------------
+// --- one output -------------------------------------------------------------
 
 struct pin {
     unsigned edge[BRUTE_EDGES], edges;
@@ -420,8 +417,7 @@ static const struct table *table_of(struct solver *s, unsigned module,
     return fits ? t : NULL;
 }
 
-// --- one module
-// ---------------------------------------------------------------
+// --- one module -------------------------------------------------------------
 
 // What a class makes of what arrives.
 struct arrival {
@@ -494,8 +490,7 @@ static bool choose_class(struct solver *s, unsigned module, unsigned option,
     return choose_pins(s, module, &a, 0, &e);
 }
 
-// --- the whole
-// ----------------------------------------------------------------
+// --- the whole --------------------------------------------------------------
 
 static void tell(const struct solver *s, uint32_t number, struct stk_text *how)
 {

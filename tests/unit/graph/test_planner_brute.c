@@ -2,68 +2,14 @@
 // modules (brute.h): least loss, then least cost, for the whole graph.
 
 #include "brute.h"
-#include "planner_world.h"
 #include "src/graph/planner.h"
+#include "world_resize.h"
 
 unsigned world_negotiated, world_probed;
 struct pen_probe world_probe;
 enum pen_status world_probe_status;
 
-// --- more classes
-// -------------------------------------------------------------
-
-// What `Resize` stands for in this world.
-struct resize_params {
-    const char *formats;
-    int32_t work;
-};
-
-// clang-format off
-static const struct pen_prop resize_props[] = {
-    PEN_STRING(struct resize_params, formats, "formats", "RGB", "Formats."),
-    PEN_I32(struct resize_params, work, "work", 0, 0, 1 << 20, "By pixel."),
-    PEN_PROPS_END,
-};
-// clang-format on
-
-static void resize_narrow(const void *params, struct pen_pin_set *in,
-                          struct pen_pin_set *out)
-{
-    const struct resize_params *p = params;
-    in[0].formats = out[0].formats = world_mask(p->formats, false);
-}
-
-static uint64_t resize_operations(const void *params, const struct pen_caps *in,
-                                  const struct pen_caps *out)
-{
-    const struct resize_params *p = params;
-    (void)out;
-    return (uint64_t)p->work * (uint64_t)in[0].width * (uint64_t)in[0].height;
-}
-
-// clang-format off
-WORLD_PINS(resize_cpu_in,
-           WORLD_PIN("input", WORLD_RAW, PEN_MEM_BIT(PEN_MEM_HOST),
-                     WORLD_FORMATS));
-WORLD_PINS(resize_cpu_out,
-           WORLD_PIN("output", WORLD_RAW, PEN_MEM_BIT(PEN_MEM_HOST),
-                     WORLD_FORMATS));
-WORLD_PINS(resize_cuda_out,
-           WORLD_PIN("output", WORLD_RAW, WORLD_CUDA, WORLD_FORMATS));
-#define RESIZE_CLASS(NAME, BACKEND)                                            \
-    WORLD_CLASS(NAME, TRANSFORM),                                              \
-    WORLD_TAGS("function:resize", BACKEND), .props = resize_props,             \
-    .params_size = sizeof(struct resize_params),                               \
-    .ops.narrow = resize_narrow, .ops.operations = resize_operations
-static const struct pen_module_class resize_cpu = {
-    RESIZE_CLASS("ResizeCpu", "backend:cpu"), .inputs = resize_cpu_in,
-    .outputs = resize_cpu_out,
-};
-static const struct pen_module_class resize_cuda = {
-    RESIZE_CLASS("ResizeCuda", "backend:cuda"), .flags = PEN_CLASS_CUDA,
-    .inputs = world_cuda_in, .outputs = resize_cuda_out,
-};
-// clang-format on
+// --- the world --------------------------------------------------------------
 
 // Converters that know the formats of the graph and no others: what is not
 // tried here, the planner must not have either.
@@ -87,8 +33,7 @@ static void make_converters(const struct brute_graph *g)
     world_extra[3] = &resize_cuda;
 }
 
-// --- one graph
-// ----------------------------------------------------------------
+// --- one graph --------------------------------------------------------------
 
 struct counts {
     unsigned graphs, refused, skipped, bridged, two_bridges, proven, dmabufs;
@@ -335,8 +280,7 @@ PEN_TEST(what_is_tied_by_merges_is_no_farther_from_the_best_than_it_says)
     assert_true(c.graphs - c.refused > count / 2);
 }
 
-// --- sizes that come later
-// ------------------------------------------------------
+// --- sizes that come later --------------------------------------------------
 
 // Frames of that size arrive.
 static void settle(struct world *w, int32_t width, int32_t height)

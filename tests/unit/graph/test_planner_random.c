@@ -1,8 +1,8 @@
 // Random graphs of every kind: a plan keeps all that it promises, a refusal
 // leaves nothing, and completing a plan never breaks it.
 
-#include "planner_world.h"
 #include "src/graph/planner.h"
+#include "world_resize.h"
 
 unsigned world_negotiated, world_probed;
 struct pen_probe world_probe;
@@ -60,29 +60,32 @@ static char *random_graph(uint64_t *seed)
     stk_text_add(&c, " }, 'connections': [");
     for (unsigned n = 0; n < count; n++) {
         static const char *const types[] = {
-            "Work", "CudaWork", "Pass", "Join", "PassJoin", "Split", "Sink",
+            "Work",     "CudaWork", "Pass", "Join",
+            "PassJoin", "Split",    "Sink", "Resize",
         };
         const char *type = n == 0 || pen_test_random(seed) % 8 == 0
                                ? "Source"
-                               : pick(types, 7, seed);
+                               : pick(types, 8, seed);
         const bool host_only = pen_test_random(seed) % 3 == 0;
         const unsigned words = pen_test_random(seed) % 6 ? 5 : 8;
-        stk_text_addf(&m,
-                      "%s'n%u': { 'type': '%s', 'props': { 'mem': '%s', "
-                      "'formats': '%s'",
-                      n ? ", " : "", n, type,
-                      host_only ? "HOST" : pick(mem_words, words, seed),
-                      pick(format_words, 7, seed));
         const bool source = !strcmp(type, "Source");
+        const bool generic = !strcmp(type, "Resize");
+        stk_text_addf(&m, "%s'n%u': { 'type': '%s', 'props': { 'formats': '%s'",
+                      n ? ", " : "", n, type, pick(format_words, 7, seed));
+        if (generic)
+            stk_text_addf(&m, ", 'work': %u", pen_test_random(seed) % 300);
+        else
+            stk_text_addf(&m, ", 'mem': '%s'",
+                          host_only ? "HOST" : pick(mem_words, words, seed));
         if (source && pen_test_random(seed) % 3 == 0)
             stk_text_add(&m, ", 'width': 0, 'height': 0");
         else if (source)
             stk_text_addf(&m, ", 'width': %u, 'height': %u",
                           1 + pen_test_random(seed) % 300,
                           1 + pen_test_random(seed) % 300);
-        if (pen_test_random(seed) % 24 == 0)
+        if (!generic && pen_test_random(seed) % 24 == 0)
             stk_text_add(&m, ", 'refuse': 'RGB'");
-        if (pen_test_random(seed) % 24 == 0)
+        if (!generic && pen_test_random(seed) % 24 == 0)
             stk_text_add(&m, ", 'limit': 200");
         stk_text_add(&m, " } }");
         outputs[n] = !strcmp(type, "Split") ? 2 : !strcmp(type, "Sink") ? 0 : 1;
@@ -272,7 +275,10 @@ PEN_TEST(random_graphs_give_whole_plans_or_none)
 {
     const unsigned count = pen_test_seeds(800, 40000);
     unsigned planned = 0, bridged = 0, refused = 0, dmabufs = 0, staged = 0;
+    unsigned by_class[2] = { 0 };
     uint64_t seed = 4711;
+    world_extra[0] = &resize_cpu;
+    world_extra[1] = &resize_cuda;
     for (unsigned i = 0; i < count; i++) {
         struct world w;
         char *text = random_graph(&seed);
@@ -280,7 +286,11 @@ PEN_TEST(random_graphs_give_whole_plans_or_none)
         struct pen_profile profile = *pen_profile_builtin("generic-cuda");
         profile.dmabuf = pen_test_random(&seed) % 8;
         world_plan_with(&w, text,
-                        &(struct pen_plan_params){ .profile = &profile }, NULL);
+                        &(struct pen_plan_params){
+                            .profile = &profile,
+                            .frames = pen_test_random(&seed) % 3 * 50,
+                        },
+                        NULL);
         if (w.status == PEN_OK) {
             planned++;
             bool dmabuf = false;
@@ -289,6 +299,10 @@ PEN_TEST(random_graphs_give_whole_plans_or_none)
             dmabufs += dmabuf;
             staged += world_issue(&w, "W510") != NULL;
             bridged += world_inserted(&w, NULL) > 1;
+            for (uint32_t n = 0; n < w.plan->node_count; n++) {
+                by_class[0] += w.plan->nodes[n].cls == &resize_cpu;
+                by_class[1] += w.plan->nodes[n].cls == &resize_cuda;
+            }
             check_plan(w.plan);
             char *svg = pen_plan_svg(w.plan);
             char *json = pen_plan_json(w.plan, w.issues);
@@ -311,6 +325,7 @@ PEN_TEST(random_graphs_give_whole_plans_or_none)
     assert_true(refused > count / 10);
     assert_true(dmabufs > count / 20);
     assert_true(staged > count / 200);
+    assert_true(by_class[0] > count / 20 && by_class[1] > count / 20);
 }
 
 PEN_TEST_MAIN(PEN_CASE(random_graphs_give_whole_plans_or_none))
