@@ -1,6 +1,7 @@
 #include "cmd.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,14 +58,31 @@ int cmd_no_memory(void)
     return EXIT_RUN;
 }
 
+// Why output was lost, from the first write that failed: what fails later says
+// nothing of it.
+static int output_error;
+
+static void note_output(void)
+{
+    struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+    if (!ferror(stdout) || output_error)
+        return;
+    output_error = errno;
+    if (!output_error)
+        output_error =
+            poll(&out, 1, 0) == 1 && (out.revents & POLLERR) ? EPIPE : EIO;
+}
+
 int cmd_print(char *text)
 {
     if (!text)
         return cmd_no_memory();
+    errno = 0;
     fputs(text, stdout);
     const size_t length = strlen(text);
     if (length && text[length - 1] != '\n')
         putchar('\n');
+    note_output();
     pen_free(text);
     return EXIT_OK;
 }
@@ -72,11 +90,11 @@ int cmd_print(char *text)
 int cmd_finish(int code)
 {
     errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    fflush(stdout);
+    note_output();
+    if (!output_error || output_error == EPIPE)
         return code;
-    if (errno == EPIPE || errno == 0)
-        return code;
-    fprintf(stderr, "penstock: standard output: %s\n", strerror(errno));
+    fprintf(stderr, "penstock: standard output: %s\n", strerror(output_error));
     return code == EXIT_OK ? EXIT_RUN : code;
 }
 
@@ -110,6 +128,7 @@ void cmd_print_issues(const char *file, const struct pen_issues *issues)
             putchar('\n');
         }
     }
+    note_output();
 }
 
 void cmd_print_error(const struct pen_error *err)
@@ -291,15 +310,18 @@ uint64_t cmd_number(struct argp_state *state, const char *name,
     return value;
 }
 
-int cmd_profile(const char *name, struct pen_profile *storage,
+int cmd_profile(const char *name, bool json, struct pen_profile *storage,
                 struct pen_plan_params *plan)
 {
     if (!name)
         return EXIT_OK;
     struct pen_error err = { 0 };
-    if (pen_profile_find(name, getenv("PENSTOCK_PROFILE_PATH"), storage,
-                         &err) != PEN_OK) {
+    const enum pen_status st =
+        pen_profile_find(name, getenv("PENSTOCK_PROFILE_PATH"), storage, &err);
+    if (st != PEN_OK) {
         cmd_print_error(&err);
+        if (json)
+            cmd_print(pen_issues_json(NULL, &err));
         return EXIT_INVALID;
     }
     plan->profile = storage;

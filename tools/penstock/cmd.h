@@ -103,7 +103,7 @@ uint64_t cmd_number(struct argp_state *state, const char *name,
 // Find the profile that --profile names, read it into `storage` and make `plan`
 // use it. EXIT_OK, or the exit code of the failure, which has been printed;
 // NULL: nothing.
-int cmd_profile(const char *name, struct pen_profile *storage,
+int cmd_profile(const char *name, bool json, struct pen_profile *storage,
                 struct pen_plan_params *plan);
 
 // Device parameters as the environment of tests and build trees gives them.

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd.h"
 
@@ -50,6 +51,31 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
+static bool same_file(const char *a, const char *b)
+{
+    struct stat left, right;
+    return a && b &&
+           (!strcmp(a, b) ||
+            (!stat(a, &left) && !stat(b, &right) && S_ISREG(left.st_mode) &&
+             left.st_dev == right.st_dev && left.st_ino == right.st_ino));
+}
+
+// A drawing takes the place of no file that is needed, nor of the other.
+static void check_outputs(const struct options *o, struct argp_state *state)
+{
+    const char *out[] = { o->svg, o->dot };
+    for (int i = 0; i < 2; i++) {
+        if (!out[i])
+            continue;
+        if (!*out[i])
+            argp_error(state, "a drawing needs the name of a file");
+        if (same_file(out[i], o->file) || same_file(out[i], o->profile))
+            argp_error(state, "%s is read: it is not written over", out[i]);
+    }
+    if (same_file(o->svg, o->dot))
+        argp_error(state, "--svg and --dot would write the same file");
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
@@ -83,6 +109,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_EXPLAIN:
         o->explain = arg;
+        return 0;
+    case ARGP_KEY_END:
+        check_outputs(o, state);
         return 0;
     default:
         return cmd_parse_operand(key, arg, state, "FILE", &o->file);
@@ -151,7 +180,8 @@ static int run(int argc, char **argv)
     };
     cmd_parse(&argp, argc, argv, &o);
 
-    const int failed = cmd_profile(o.profile, &o.profile_storage, &o.plan);
+    const int failed =
+        cmd_profile(o.profile, o.json, &o.profile_storage, &o.plan);
     if (failed)
         return failed;
     struct cmd_job job;

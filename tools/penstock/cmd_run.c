@@ -280,7 +280,7 @@ static int run(int argc, char **argv)
     cmd_device_params(&o.params.device);
 
     const int failed =
-        cmd_profile(o.profile, &o.profile_storage, &o.params.plan);
+        cmd_profile(o.profile, o.json, &o.profile_storage, &o.params.plan);
     if (failed)
         return failed;
     struct cmd_job job;
