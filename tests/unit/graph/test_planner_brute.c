@@ -268,6 +268,8 @@ PEN_TEST(what_is_not_proven_is_no_farther_from_the_best_than_it_says)
     assert_int_equal(try_graphs(count, BRUTE_WIDE, 7, &c), 0);
     assert_true(c.graphs - c.refused > count / 2);
     assert_true(c.proven < c.graphs - c.refused);
+    // Many consumers, but of few kinds.
+    assert_true(c.trees > 0 && c.proven_trees == c.trees);
     assert_true(c.skipped * 20 < count);
 }
 
