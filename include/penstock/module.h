@@ -153,6 +153,8 @@ struct pen_probe {
                            //      formats is the set seen
     uint64_t frames;       // out: 0 if unknown
     bool complete;         // out: false if there are more than `limit`
+    unsigned broken;       // out: headers that nothing can be made of
+    char what[240];        // out: the first of these, and why
 };
 
 // All functions are optional: NULL means "nothing to do". Functions that

@@ -249,5 +249,9 @@ stk_graph_resolve(const struct pen_description *desc,
 // of what goes wrong with that.
 enum { STK_PROBE_LIMIT = 64 };
 const char *stk_probe_code(enum pen_status st);
+// Warn of what will be the errors of frames (W610).
+void stk_probe_tell(const struct pen_probe *probe,
+                    const struct pen_description *desc, const char *pointer,
+                    struct pen_issues *issues);
 
 #endif  // STK_GRAPH_H

@@ -351,3 +351,18 @@ const char *stk_probe_code(enum pen_status st)
 {
     return st == PEN_E_LIMIT ? "E512" : st == PEN_E_IO ? "E600" : "E610";
 }
+
+void stk_probe_tell(const struct pen_probe *probe,
+                    const struct pen_description *desc, const char *pointer,
+                    struct pen_issues *issues)
+{
+    if (probe->broken == 0)
+        return;
+    stk_issue_add(issues, desc, PEN_SEVERITY_WARNING, "W610", pointer, "",
+                  "%u file%s that cannot be used will be the error%s of %s "
+                  "frame%s; the first is %s",
+                  probe->broken, probe->broken == 1 ? "" : "s",
+                  probe->broken == 1 ? "" : "s",
+                  probe->broken == 1 ? "its" : "their",
+                  probe->broken == 1 ? "" : "s", probe->what);
+}

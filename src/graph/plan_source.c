@@ -22,6 +22,7 @@ static enum pen_status probe(struct stk_planner *p,
     }
     if (st != PEN_OK)
         return PEN_OK;
+    stk_probe_tell(&probe, p->plan->desc, node->pointer, p->issues);
     if (probe.caps.width > 0 && probe.caps.height > 0) {
         out->width = probe.caps.width;
         out->height = probe.caps.height;

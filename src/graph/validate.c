@@ -536,6 +536,8 @@ static void probe_node(const struct pen_description *desc,
     else if (st < 0)
         stk_issue_add(issues, desc, PEN_SEVERITY_ERROR, stk_probe_code(st),
                       node->desc->pointer, "", "%s", error.text);
+    else
+        stk_probe_tell(&probe, desc, node->desc->pointer, issues);
 }
 
 enum pen_status pen_validate_probe(const struct pen_description *desc,

@@ -312,32 +312,47 @@ static void grow(int32_t *to, int32_t value)
         *to = value;
 }
 
-// Look at one file. What cannot be read or decoded is passed over here: it
-// becomes the error of its frame.
+static void note_broken(struct pen_probe *out, const char *path,
+                        const struct pen_error *why)
+{
+    if (out->broken++ == 0)
+        snprintf(out->what, sizeof(out->what), "%.100s: %.120s", path,
+                 why->text);
+}
+
+// Look at one file. What cannot be read or decoded becomes the error of its
+// frame.
 static void probe_file(const struct params *p, const char *path, bool raw,
                        const struct pen_layout *layout, struct pen_probe *out)
 {
     struct stk_image_header header;
+    struct pen_error why = { 0 };
     off_t size = 0;
     int fd = -1;
 
-    if (open_file(path, &fd, &size, NULL) != PEN_OK)
+    if (open_file(path, &fd, &size, &why) != PEN_OK) {
+        note_broken(out, path, &why);
         return;
+    }
     if (raw) {
-        if (check_raw_size(path, size, p, layout, NULL) == PEN_OK)
+        if (check_raw_size(path, size, p, layout, &why) == PEN_OK)
             out->frames += (uint64_t)size / layout->bytes;
+        else
+            note_broken(out, path, &why);
         close(fd);
         return;
     }
     if (out->caps.kind == PEN_KIND_ENCODED_IMAGE) {
         const struct stk_bytes bytes = stk_bytes_file(fd);
-        if (stk_image_header_read(&bytes, &header, NULL) == PEN_OK &&
-            stk_image_header_check(&header, (size_t)size, NULL) == PEN_OK) {
+        if (stk_image_header_read(&bytes, &header, &why) == PEN_OK &&
+            stk_image_header_check(&header, (size_t)size, &why) == PEN_OK) {
             const bool turns = stk_orientation_turns(header.orientation);
             grow(&out->caps.width, turns ? header.height : header.width);
             grow(&out->caps.height, turns ? header.width : header.height);
             out->caps.formats |= PEN_FMT_BIT(header.format);
             out->caps.codec = header.codec;
+        } else {
+            note_broken(out, path, &why);
         }
     }
     if ((uint64_t)size > out->caps.bytes)
