@@ -66,10 +66,11 @@ static bool make_ends(struct stk_labels *l, const struct stk_variant_pin *pin,
             const struct stk_label *label = &l->labels[e->first + proto->label];
             if (label->group >= e->groups)
                 continue;
-            l->offers[offers++] = (struct stk_offer){
+            l->offers[offers] = (struct stk_offer){
                 proto->state,
                 price[label->group],
             };
+            l->offers[offers++].value.bad += proto->amiss;
         }
         l->ends[n - begin] = (struct stk_end){
             .offers = l->offers + first,
@@ -290,6 +291,7 @@ static enum pen_status settle_pin(struct stk_labels *l, uint32_t node,
     for (uint32_t n = begin; n < end; n++) {
         const uint32_t edge = p->out[n];
         const struct stk_link *link = &l->links[vp->links + n - begin];
+        d->amiss[edge] = false;
         d->at[edge] = l->at[n - begin];
         d->arrives[edge] = STK_NO_CAPS;
         for (uint32_t i = 0; i < link->count; i++) {
@@ -300,6 +302,8 @@ static enum pen_status settle_pin(struct stk_labels *l, uint32_t node,
                 continue;
             l->chosen[edge] = label->group;
             d->arrives[edge] = label->caps;
+            d->amiss[edge] = proto->amiss;
+            d->value.bad += proto->amiss;
         }
     }
     return PEN_OK;
@@ -379,9 +383,10 @@ static enum pen_status decision_init(struct stk_decision *d,
         .tree = calloc(pins, sizeof(struct stk_tree *)),
         .key = calloc(pins, sizeof(*d->key)),
         .at = calloc((size_t)g->edge_count + 1, sizeof(*d->at)),
+        .amiss = calloc((size_t)g->edge_count + 1, sizeof(*d->amiss)),
         .arrives = calloc((size_t)g->edge_count + 1, sizeof(*d->arrives)),
     };
-    if (!d->option || !d->tree || !d->key || !d->at || !d->arrives)
+    if (!d->option || !d->tree || !d->key || !d->at || !d->amiss || !d->arrives)
         return stk_plan_no_memory(err);
     return PEN_OK;
 }
@@ -393,6 +398,7 @@ void stk_decision_finish(struct stk_decision *d)
     free(d->tree);
     free(d->key);
     free(d->at);
+    free(d->amiss);
     free(d->arrives);
     *d = (struct stk_decision){ 0 };
 }

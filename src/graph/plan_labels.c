@@ -356,7 +356,7 @@ static uint32_t formats_taken(const struct stk_planner *p,
 
 static enum pen_status add_label(struct stk_labels *l,
                                  struct stk_edge_labels *e, uint8_t state,
-                                 const struct stk_label *label,
+                                 bool amiss, const struct stk_label *label,
                                  struct stk_link *link, struct pen_error *err)
 {
     uint32_t i = 0;
@@ -378,7 +378,8 @@ static enum pen_status add_label(struct stk_labels *l,
     }
     if (!RESERVE(l, protos, proto, 1))
         return stk_plan_no_memory(err);
-    l->protos[l->proto_count++] = (struct stk_proto){ state, (uint16_t)i };
+    l->protos[l->proto_count++] =
+        (struct stk_proto){ state, amiss, (uint16_t)i };
     link->count++;
     return PEN_OK;
 }
@@ -431,6 +432,41 @@ static bool does_as_it_is(const struct stk_planner *p, uint32_t edge,
            !(vp->roots & ~d->homes[0]) && !minds_homes(&to->options[0]);
 }
 
+// No bridge leads from what an output gives to what a consumer takes. That will
+// be told; what lies behind is looked at all the same, as if it had got a
+// format that it takes. Who passes frames on has nothing to pass.
+static enum pen_status serve_amiss(struct stk_labels *l, uint32_t edge,
+                                   const struct stk_variant_pin *vp,
+                                   const struct demand *d,
+                                   struct stk_link *link, struct pen_error *err)
+{
+    struct stk_planner *p = l->planner;
+    const struct stk_edge *e = &p->graph->edges[edge];
+    const struct stk_node *to = &p->graph->nodes[e->to];
+    const unsigned home = (unsigned)__builtin_ctz(vp->roots);
+    struct pen_caps caps = p->caps.caps[vp->key.caps];
+    struct stk_label label = { .home = (uint8_t)home };
+    uint32_t formats = 0;
+    for (uint32_t k = 0; k < d->options; k++) {
+        if (!d->homes[k] || minds_homes(&to->options[k]))
+            continue;
+        label.takers |= 1u << k;
+        formats |= to->options[k].in[e->to_pin].formats;
+    }
+    if (!label.takers)
+        return PEN_OK;
+    if (formats && (stk_caps_mask(&caps) & ~formats)) {
+        caps.format = (enum pen_format)__builtin_ctz(formats);
+        caps.formats = PEN_FMT_BIT(caps.format);
+    }
+    const enum pen_status st =
+        stk_caps_intern(&p->caps, &caps, &label.caps, err);
+    if (st != PEN_OK)
+        return st == PEN_E_NOMEM ? st : PEN_OK;
+    return add_label(l, &l->edges[edge], (uint8_t)stk_state_of(home, 0), true,
+                     &label, link, err);
+}
+
 static enum pen_status link_edge(struct stk_labels *l, uint32_t edge,
                                  const struct stk_variant_pin *vp,
                                  struct stk_link *link, struct pen_error *err)
@@ -445,8 +481,10 @@ static enum pen_status link_edge(struct stk_labels *l, uint32_t edge,
     link->count = 0;
     const struct pen_caps caps = p->caps.caps[vp->key.caps];
     make_demand(p, edge, &caps, &demand);
-    if (!demand.all_homes || !demand.all_formats)
+    if (!demand.all_homes)
         return PEN_OK;
+    if (!demand.all_formats)
+        return serve_amiss(l, edge, vp, &demand, link, err);
     const bool simple = does_as_it_is(p, edge, vp, &demand);
     if (!simple)
         PEN_TRY(stk_board_get(p, &vp->key, &b, err));
@@ -473,10 +511,11 @@ static enum pen_status link_edge(struct stk_labels *l, uint32_t edge,
                 .takers = takers_of(&demand, h, f),
             };
             if (there && label.takers)
-                PEN_TRY(add_label(l, e, (uint8_t)state, &label, link, err));
+                PEN_TRY(
+                    add_label(l, e, (uint8_t)state, false, &label, link, err));
         }
     }
-    return PEN_OK;
+    return link->count ? PEN_OK : serve_amiss(l, edge, vp, &demand, link, err);
 }
 
 static enum pen_status link_node(struct stk_labels *l, uint32_t node,

@@ -17,6 +17,7 @@ struct stk_edge_labels {
 // A state of the producer's board in which the consumer can be served.
 struct stk_proto {
     uint8_t state;
+    bool amiss;      // the consumer does not take what is there
     uint16_t label;  // of the edge
 };
 struct stk_link {

@@ -201,7 +201,7 @@ enum pen_status stk_plan_place(struct stk_planner *p, uint32_t number,
         .tree = tree,
     };
     for (uint32_t n = begin; n < end; n++)
-        if (p->decision.at[p->out[n]] < 0)
+        if (p->decision.at[p->out[n]] < 0 || p->decision.amiss[p->out[n]])
             complain(p, &from, &p->graph->edges[p->out[n]]);
     struct stk_plan_output *o = &p->plan->nodes[number].output[pin];
     if (stk_node_hands_through(p->plan, &p->plan->nodes[number])) {

@@ -192,6 +192,13 @@ static void caps_in(struct stk_planner *p, uint32_t number,
             p->poison[number] = true;
         in[i] = plan->nodes[e->from].output[e->from_pin].caps;
     }
+    // What does not fit was told; behind it goes on what was supposed.
+    const uint32_t from = p->aside[number].node;
+    for (uint32_t n = p->first_in[from];
+         n < p->first_in[from + 1] && !node->inserted; n++)
+        if (p->decision.amiss[p->in[n]])
+            in[p->graph->edges[p->in[n]].to_pin] =
+                p->caps.caps[p->decision.arrives[p->in[n]]];
 }
 
 enum pen_status stk_planner_caps(struct stk_planner *p, uint32_t number,
@@ -591,8 +598,8 @@ static void set_optimal(struct stk_planner *p)
     const struct stk_value *bound = &p->decision.bound;
     // Which pools to stage is decided one after the other, and what else would
     // keep a budget was not looked for.
-    plan->optimal = p->decision.proven && p->foreseen && !p->staged &&
-                    !p->host_first;
+    plan->optimal =
+        p->decision.proven && p->foreseen && !p->staged && !p->host_first;
     plan->gap_loss = bound->bad != value->bad || bound->loss != value->loss;
     plan->gap_ns = value->cost / PLACE_TICKS - bound->cost / PLACE_TICKS;
 }
