@@ -46,6 +46,11 @@ int64_t stk_cost_sum(int64_t a, int64_t b)
     return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
+int64_t stk_cost_share(uint32_t once, uint64_t frames)
+{
+    return frames ? (int64_t)((once + frames - 1) / frames) : 0;
+}
+
 int64_t stk_cost_move(uint64_t bytes, uint32_t rate)
 {
     if (rate == 0)

@@ -7,32 +7,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan_print.h"
+#include "plan_size.h"
+
 // --- sizes that are unknown --------------------------------------------------
 
-static enum pen_status give_size(struct pen_plan *plan, uint32_t number,
-                                 uint32_t pin, bool *any, struct pen_error *err)
+// As stk_caps_intern() reckons, so that a plan costs here what it cost when it
+// was chosen: what follows from an invented size is not worked out. Where that
+// size does not fit it stays unknown.
+static bool give_size(struct stk_plan_output *o)
 {
-    const struct stk_plan_output *o = &plan->nodes[number].output[pin];
     struct pen_caps caps = o->caps;
     struct pen_error ignored;
+    size_t bytes;
     if (o->mem == PEN_MEM_NONE || o->block_bytes)
-        return PEN_OK;
-    *any = true;
-    if (caps.kind == PEN_KIND_RAW_IMAGE) {
+        return false;
+    if (!stk_caps_mask(&caps)) {
+        caps.bytes = STK_NOMINAL_BYTES;
+    } else {
         caps.width = STK_NOMINAL_WIDTH;
         caps.height = STK_NOMINAL_HEIGHT;
-    } else {
-        caps.bytes = STK_NOMINAL_BYTES;
     }
-    // Where that size does not fit it stays unknown.
-    if (stk_plan_settle(plan, number, pin, &caps, &ignored) == PEN_E_NOMEM)
-        return stk_plan_no_memory(err);
-    return PEN_OK;
+    if (stk_caps_bytes(&caps, &bytes, &ignored) == PEN_OK) {
+        o->caps = caps;
+        o->block_bytes = bytes;
+    }
+    return true;
 }
 
 enum pen_status stk_plan_nominal(struct pen_plan *plan, bool *any,
                                  struct pen_error *err)
 {
+    struct stk_plan_totals t = { 0 };
     *any = false;
     if (plan->unknown == 0)
         return PEN_OK;
@@ -42,7 +48,17 @@ enum pen_status stk_plan_nominal(struct pen_plan *plan, bool *any,
     plan->params.h2d_limited = plan->params.d2h_limited = false;
     for (uint32_t n = 0; n < plan->node_count; n++)
         for (uint32_t o = 0; o < plan->nodes[n].outputs; o++)
-            PEN_TRY(give_size(plan, n, o, any, err));
+            *any = give_size(&plan->nodes[n].output[o]) || *any;
+    for (uint32_t i = 0; i < plan->edge_count; i++) {
+        struct stk_plan_edge *e = &plan->edges[i];
+        e->caps = plan->nodes[e->from].output[e->from_pin].caps;
+    }
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        stk_plan_node_cost(plan, &plan->nodes[n]);
+        stk_plan_node_workspace(plan, &plan->nodes[n]);
+        PEN_TRY(stk_plan_account(plan, &t, &plan->nodes[n], 1, err));
+    }
+    stk_plan_set_totals(plan, &t);
     return PEN_OK;
 }
 
@@ -262,28 +278,96 @@ static void note_formats(const struct stk_explain *ex,
                   to->cls->inputs[b->to_pin].name, formats);
 }
 
-static uint32_t transfers(const struct pen_plan *plan)
+// How often the frames of a connection cross between host and device, by copies
+// or by a conversion on the device that reads an imported DMABUF.
+static uint32_t crossings(const struct pen_plan *plan, int32_t edge)
 {
-    return plan->h2d_per_frame + plan->d2h_per_frame + plan->h2h_per_frame;
+    uint32_t count = 0;
+    for (const struct stk_plan_node *node;; edge = node->in_edge[0]) {
+        node = &plan->nodes[plan->edges[edge].from];
+        if (!node->inserted)
+            return count;
+        const enum stk_transfer transfer = stk_node_transfer(plan, node);
+        const struct stk_plan_edge *e = &plan->edges[node->in_edge[0]];
+        const enum stk_home home =
+            stk_output_home(&plan->nodes[e->from].output[e->from_pin]);
+        count += transfer == STK_H2D || transfer == STK_D2H ||
+                 (transfer == STK_NO_TRANSFER &&
+                  (node->cls->flags & PEN_CLASS_CUDA) &&
+                  (STK_HOME_BIT(home) & STK_HOMES_HOST));
+    }
 }
 
-// Why the planner did not take what is cheaper.
+// Connections of the file whose frames go to the other side and back.
+static uint32_t detours(const struct pen_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        const struct stk_plan_node *node = &plan->nodes[n];
+        for (uint32_t i = 0; i < node->inputs && !node->inserted; i++)
+            count +=
+                node->in_edge[i] >= 0 && crossings(plan, node->in_edge[i]) > 1;
+    }
+    return count;
+}
+
+// Nanoseconds of a frame, with its share of what is done once: what the planner
+// compares.
+static int64_t whole_cost(const struct pen_plan *plan)
+{
+    const struct pen_profile *f = &plan->profile;
+    uint32_t loads = 0;
+    for (uint32_t n = 0; n < plan->node_count; n++)
+        loads += (plan->nodes[n].cls->flags & PEN_CLASS_CUDA) != 0;
+    if (!loads)
+        return plan->cost_ns;
+    return stk_cost_sum(plan->cost_ns,
+                        loads * stk_cost_share(f->load_ns, plan->frames) +
+                            stk_cost_share(f->context_ns, plan->frames));
+}
+
+static void note_once(const struct pen_plan *base, const struct pen_plan *plan,
+                      struct stk_text *t)
+{
+    const int64_t whole = whole_cost(plan);
+    const int64_t more = whole - whole_cost(base);
+    char text[40];
+    stk_text_addf(t, "over %" PRIu64 " frame%s, what is done once makes it ",
+                  base->frames, base->frames == 1 ? "" : "s");
+    if (more) {
+        stk_plan_cost_text(more, text, sizeof(text));
+        stk_text_addf(t, "%s a frame dearer in all", text);
+    } else {
+        stk_text_add(t, "as dear in all");
+    }
+    stk_plan_cost_text(whole, text, sizeof(text));
+    stk_text_addf(t, " (%s)", text);
+}
+
+// Why the planner did not take what is cheaper. Without a class all is allowed
+// that is allowed with it; without a step the way to a place may cross more
+// often than it must.
 static void note_order(const struct stk_explain *ex,
                        const struct pen_plan *plan, const struct stk_query *q,
                        const struct stk_answer *a, struct stk_text *t)
 {
-    const int64_t frames = (int64_t)ex->base->frames;
-    const int64_t shared = frames ? a->more_once_ns / frames : 0;
-    if (!q->banned || !a->known || a->more_ns >= 0)
+    const struct pen_plan *base = ex->base;
+    const bool dearer = whole_cost(plan) >= whole_cost(base);
+    if (!q->banned || !a->known || (a->more_ns >= 0 && dearer))
         return;
-    stk_text_addf(t, "%sit is not taken: %s", t->length ? "; " : "",
-                  *a->lost ? "what is lost goes before cost"
-                  : transfers(plan) > transfers(ex->base)
-                      ? "the fewest transfers to a place go before cost"
-                  : a->more_ns + shared >= 0
-                      ? "what is done once is not worth it for so few frames"
-                      : "the optimum is not proven, or other rules go before "
-                        "cost");
+    stk_text_addf(t, "%sit is not taken: ", t->length ? "; " : "");
+    // What is lost on other connections shows as lost here and kept there.
+    if (*a->lost && !(dearer && *a->kept))
+        stk_text_add(t, "what is lost goes before cost");
+    else if (q->kind == STK_ASK_STEP && detours(plan) > detours(base))
+        stk_text_add(t, "frames are not sent to the other side and back where "
+                        "they need not be, whatever that would save");
+    else if (dearer)
+        note_once(base, plan, t);
+    else if (!base->optimal)
+        stk_text_add(t, "the optimum is not proven");
+    else
+        stk_text_add(t, "another rule goes before cost");
 }
 
 static enum pen_status measure(struct stk_explain *ex,

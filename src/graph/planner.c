@@ -362,12 +362,6 @@ static enum pen_status place_node(struct stk_planner *p, uint32_t from,
     return PEN_OK;
 }
 
-// What is done once, spread over the frames that are expected.
-static int64_t share(uint32_t once, uint64_t frames)
-{
-    return frames ? (int64_t)((once + frames - 1) / frames) : 0;
-}
-
 static enum pen_status place_all(struct stk_planner *p, struct pen_error *err)
 {
     const struct stk_graph *g = p->graph;
@@ -375,8 +369,8 @@ static enum pen_status place_all(struct stk_planner *p, struct pen_error *err)
     PEN_TRY(stk_plan_order(p, err));
     stk_templates_find(p);
     PEN_TRY(stk_plan_ask_sources(p, err));
-    p->load_share = share(profile->load_ns, p->plan->frames);
-    p->context_share = share(profile->context_ns, p->plan->frames);
+    p->load_share = stk_cost_share(profile->load_ns, p->plan->frames);
+    p->context_share = stk_cost_share(profile->context_ns, p->plan->frames);
     PEN_TRY(stk_plan_choose(p, &p->decision, err));
     for (uint32_t i = 0; i < g->node_count; i++)
         PEN_TRY(place_node(p, p->sequence[i], err));

@@ -112,6 +112,8 @@ stk_plan_negotiate(const struct stk_plan_node *node,
 // Nanoseconds to move `bytes` at `rate` bytes per microsecond, rounded up.
 int64_t stk_cost_move(uint64_t bytes, uint32_t rate);
 int64_t stk_cost_sum(int64_t a, int64_t b);  // saturating
+// What is done once, spread over the frames that are expected (0: unknown).
+int64_t stk_cost_share(uint32_t once, uint64_t frames);
 
 // Whether a class is one of the planner's for copies, not for conversions.
 bool stk_class_copies(const struct pen_module_class *cls);

@@ -6,6 +6,8 @@
 #include "planner_world.h"
 
 #include "alloc_fail.h"
+#include "src/graph/plan_print.h"
+#include "src/graph/planner.h"
 
 unsigned world_negotiated, world_probed;
 struct pen_probe world_probe;
@@ -512,6 +514,95 @@ PEN_TEST(of_a_generic_type_the_other_class_is_priced)
     world_finish(&w);
 }
 
+// Three modules, so that frames are worth the way to the device and back.
+#define THREE_BLURRED(from, to)                                                \
+    "{ 'modules': { " from                                                     \
+    "  'a': { 'type': 'Blur' }, 'b': { 'type': 'Blur' },"                      \
+    "  'c': { 'type': 'Blur' }, " to                                           \
+    "                  { 'from': 'a', 'to': 'b' },"                            \
+    "                  { 'from': 'b', 'to': 'c' } ] }"
+
+static const char *const three_of_known_size =
+    THREE_BLURRED("'s': { 'type': 'Source', 'props': {"
+                  "       'width': 640, 'height': 480 } },",
+                  "'k': { 'type': 'Sink' } },"
+                  " 'connections': [ { 'from': 's', 'to': 'a' },"
+                  "                  { 'from': 'c', 'to': 'k' },");
+
+// "... (31.43 ms)" at the end of a note.
+static void last_brackets(const char *note, char *text, size_t size)
+{
+    const char *open = strrchr(note, '(');
+    if (!open || strlen(open) >= size || open[strlen(open) - 1] != ')')
+        fail_msg("no number at the end of \"%s\"", note);
+    snprintf(text, size, "%.*s", (int)strlen(open) - 2, open + 1);
+}
+
+PEN_TEST(what_is_done_once_is_told_where_it_is_what_decides)
+{
+    struct pen_plan_params params = { .frames = 8 };
+    struct world w;
+    char whole[40];
+    world_extra[0] = &fixed_host;
+    world_extra[1] = &fixed_cuda;
+    world_plan_with(&w, three_of_known_size, &params, NULL);
+    assert_int_equal(w.status, PEN_OK);
+    assert_ptr_equal(world_node(&w, "a")->cls, &fixed_host);
+    json_t *root = explain(&w, "a:b");
+    const json_t *a = answer(root, "alternatives", "class", "FixedHost");
+    assert_true(json_real_value(json_object_get(a, "more_us_per_frame")) < 0);
+    check_has(string(a, "note"), "it is not taken: over 8 frames, what is done "
+                                 "once makes it ");
+    check_has(string(a, "note"), " a frame dearer in all (");
+    // The number is the one that is told of the choice.
+    last_brackets(string(a, "note"), whole, sizeof(whole));
+    check_has(world_node(&w, "b")->choice, "with FixedCuda ");
+    check_has(strstr(world_node(&w, "b")->choice, "with FixedCuda "), whole);
+    json_decref(root);
+    world_finish(&w);
+    // Over many frames that plan is taken, and nothing is to be excused.
+    params.frames = 1000000;
+    world_plan_with(&w, three_of_known_size, &params, NULL);
+    assert_int_equal(w.status, PEN_OK);
+    assert_ptr_equal(world_node(&w, "a")->cls, &fixed_cuda);
+    root = explain(&w, "s:a");
+    a = answer(root, "alternatives", "step", "to_device");
+    assert_null(strstr(string(a, "note"), "it is not taken"));
+    json_decref(root);
+    world_finish(&w);
+    world_extra[0] = world_extra[1] = NULL;
+}
+
+PEN_TEST(that_frames_do_not_cross_twice_is_told_however_many_there_are)
+{
+    static const char *const text =
+        "{ 'modules': {"
+        "  's': { 'type': 'Source', 'props': { 'formats': 'NV12',"
+        "         'width': 640, 'height': 480 } },"
+        "  'k': { 'type': 'Sink', 'props': { 'formats': 'RGB' } } },"
+        " 'connections': [ { 'from': 's', 'to': 'k' } ] }";
+    static const uint64_t frames[] = { 0, 1, 1000000 };
+    for (unsigned i = 0; i < 3; i++) {
+        struct pen_profile slow = *pen_profile_builtin("generic-cuda");
+        slow.host_rate = 100;
+        const struct pen_plan_params params = { .profile = &slow,
+                                                .frames = frames[i] };
+        struct world w;
+        world_plan_with(&w, text, &params, NULL);
+        assert_int_equal(w.status, PEN_OK);
+        json_t *root = explain(&w, "s:k");
+        const json_t *a =
+            answer(root, "alternatives", "step", "convert_on_host");
+        assert_true(json_real_value(json_object_get(a, "more_us_per_frame")) <
+                    0);
+        check_has(string(a, "note"),
+                  "it is not taken: frames are not sent to the other side and "
+                  "back");
+        json_decref(root);
+        world_finish(&w);
+    }
+}
+
 #define UPLOADED(settings)                                                     \
     "{ 'settings': { " settings " }, 'modules': {"                             \
     "  's': { 'type': 'Source' },"                                             \
@@ -817,6 +908,54 @@ PEN_TEST(unknown_sizes_are_reckoned_with_and_said_to_be_so)
     world_finish(&w);
 }
 
+PEN_TEST(a_plan_of_unknown_sizes_costs_what_is_told_of_its_choices)
+{
+    static const char *const text =
+        THREE_BLURRED("'r': { 'type': 'Reader' }, 'd': { 'type': 'Decoder' },"
+                      "'e': { 'type': 'Encoder' },",
+                      "'k': { 'type': 'AnySink' } },"
+                      " 'connections': [ { 'from': 'r', 'to': 'd' },"
+                      "                  { 'from': 'd', 'to': 'a' },"
+                      "                  { 'from': 'c', 'to': 'e' },"
+                      "                  { 'from': 'e', 'to': 'k' },");
+    struct world w;
+    char told[40], head[80], cost[40];
+    plan_with(&w, text, &fixed_host, &fixed_cuda);
+    assert_true(w.plan->provisional);
+    const char *choice = world_node(&w, "b")->choice;
+    check_has(choice, "the whole plan costs ");
+    check_has(choice, " a frame of 1920x1080");
+    const char *from = strstr(choice, " costs ") + 7;
+    snprintf(told, sizeof(told), "%.*s", (int)(strstr(from, " a frame") - from),
+             from);
+    snprintf(head, sizeof(head), "alternatives to this plan (~%s a frame)",
+             told);
+    char *whole = explain_text(&w, "b:k");
+    check_has(whole, head);
+    pen_free(whole);
+    // So it is with the other class.
+    json_t *root = explain(&w, "b:k");
+    const json_t *a = NULL;
+    for (size_t i = 0; !a; i++)
+        if (!strcmp(string(item(root, "alternatives", i), "kind"), "class") &&
+            !strcmp(string(item(root, "alternatives", i), "module"), "b"))
+            a = item(root, "alternatives", i);
+    stk_plan_cost_text(
+        (int64_t)(json_real_value(json_object_get(a, "cost_us_per_frame")) *
+                      1000 +
+                  0.5),
+        cost, sizeof(cost));
+    check_has(strstr(choice, ", with "), cost);
+    // An encoder's output is as large as it was when the plan was chosen.
+    const json_t *last =
+        item(root, "way", json_array_size(json_object_get(root, "way")) - 1);
+    assert_int_equal(
+        json_integer_value(json_object_get(last, "bytes_per_frame")),
+        STK_NOMINAL_BYTES);
+    json_decref(root);
+    world_finish(&w);
+}
+
 PEN_TEST(a_way_through_thousands_of_modules_is_told_in_a_moment)
 {
     enum { MODULES = 4000 };
@@ -1026,6 +1165,8 @@ PEN_TEST_MAIN(
     PEN_CASE(a_staged_upload_names_the_budget_that_avoids_it),
     PEN_CASE(without_a_step_the_plan_is_the_next_best_one),
     PEN_CASE(of_a_generic_type_the_other_class_is_priced),
+    PEN_CASE(what_is_done_once_is_told_where_it_is_what_decides),
+    PEN_CASE(that_frames_do_not_cross_twice_is_told_however_many_there_are),
     PEN_CASE(without_a_pinned_pool_there_is_a_copy_on_the_host),
     PEN_CASE(the_twin_on_the_other_side_is_found_by_its_tags),
     PEN_CASE(a_twin_that_does_not_help_is_told_as_such),
@@ -1037,6 +1178,7 @@ PEN_TEST_MAIN(
     PEN_CASE(an_unknown_name_is_told_with_the_nearest_and_the_connections),
     PEN_CASE(of_several_ways_the_shortest_is_told),
     PEN_CASE(unknown_sizes_are_reckoned_with_and_said_to_be_so),
+    PEN_CASE(a_plan_of_unknown_sizes_costs_what_is_told_of_its_choices),
     PEN_CASE(a_way_through_thousands_of_modules_is_told_in_a_moment),
     PEN_CASE(explaining_changes_nothing_and_says_the_same_twice),
     PEN_CASE(any_pair_of_any_graph_can_be_asked_for),
