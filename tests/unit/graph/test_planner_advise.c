@@ -43,7 +43,7 @@ static const struct pen_module_class cuda_blur = {
     .props = world_props, .params_size = sizeof(struct world_params),
     .ops.negotiate = world_work, .ops.operations = blur_operations,
 };
-#define BLUR(id) MOD(id, "HostBlur")
+#define BLUR(id) MOD(id, "HostBlur", "")
 // clang-format on
 
 static void try_plan(struct world *w, const char *text,
