@@ -463,7 +463,7 @@ PEN_TEST(a_generic_type_is_told_by_its_backend)
     saves(FORCED("'backend': 'cpu'"), "W310", "/modules/h", "-> h ->");
     silent(FORCED(""));
     // Chosen for the CPU since what follows is there: that is not told either.
-    silent(PIPE(SOURCE("s", RGB) C MOD("h", "Blur") C MOD("k", "Sink", RGB),
+    silent(PIPE(SOURCE("s", RGB) C MOD("h", "Blur", "") C MOD("k", "Sink", RGB),
                 TO("s", "h") C TO("h", "k")));
     // A property of the plain type that would contradict the other one.
     struct world w;
