@@ -600,20 +600,32 @@ static void list_keys(const struct stk_props_job *job, char *text, size_t size)
         strcpy(text + size - 4, "...");
 }
 
+// Whether the key is one of those that may come later.
+static bool is_later(const char *key)
+{
+    for (size_t i = 0; i < sizeof(later_props) / sizeof(later_props[0]); i++) {
+        if (strcmp(key, later_props[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void unknown_key(const struct stk_props_job *job, const char *key,
                         struct complaint *c)
 {
     char brief[80];
     snprintf(brief, sizeof(brief), "%.70s", key);
-    c->code = "E200";
-    for (size_t i = 0; i < sizeof(later_props) / sizeof(later_props[0]); i++) {
-        if (strcmp(key, later_props[i]) == 0) {
-            complain(c, "E200",
-                     "the property %s of modules is not supported yet", key);
-            return;
-        }
+    if (is_later(key)) {
+        complain(c, "E200", "the property %s of modules is not supported yet",
+                 key);
+        return;
     }
     const char *nearest = stk_nearest(key, next_key, job);
+    if (nearest && json_object_get(job->props, nearest)) {
+        complain(c, "E200", "%s has no property %s, and %s is given beside it",
+                 job->type_name, brief, nearest);
+        return;
+    }
     if (nearest) {
         complain(c, "E200", "%s has no property %s; did you mean %s?",
                  job->type_name, brief, nearest);
@@ -624,6 +636,32 @@ static void unknown_key(const struct stk_props_job *job, const char *key,
     list_keys(job, list, sizeof(list));
     complain(c, "E200", "%s has no property %s; its properties are %s",
              job->type_name, brief, list);
+}
+
+// Whether any class that the type stands for knows the property.
+static bool is_known(const struct stk_props_job *job, const char *key)
+{
+    bool known =
+        stk_prop_find(job->table, key) || stk_prop_find(base_props, key);
+    for (size_t i = 0; i < job->class_count && !known; i++)
+        known = stk_prop_find(job->classes[i]->props, key);
+    return known;
+}
+
+// Whether a property that is missing is there, but misspelt. That is told with
+// the right word, and what is missing as well would be one thing told twice.
+static bool is_misspelt(const struct stk_props_job *job, const char *missing)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach (job->props, key, value) {
+        if (key[0] == '#' || is_known(job, key) || is_later(key))
+            continue;
+        const char *nearest = stk_nearest(key, next_key, job);
+        if (nearest && strcmp(nearest, missing) == 0)
+            return true;
+    }
+    return false;
 }
 
 // Whether the value is what the property has anyway.
@@ -792,7 +830,7 @@ size_t stk_props_read(const struct stk_props_job *job, void *params,
     for (const struct pen_prop *row = job->table;
          row && row->kind != PEN_PROP_END; row++) {
         if (!(row->flags & PEN_PROP_REQUIRED) ||
-            json_object_get(job->props, row->key))
+            json_object_get(job->props, row->key) || is_misspelt(job, row->key))
             continue;
         struct complaint c = { 0 };
         missing_key(row, job->type_name, &c);

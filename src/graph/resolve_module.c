@@ -513,6 +513,59 @@ static bool lacks_only(const struct pen_issues *told)
     return true;
 }
 
+static bool is_listed(const struct stk_option *options, size_t count,
+                      const struct pen_module_class *cls)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (options[i].cls == cls)
+            return true;
+    }
+    return false;
+}
+
+// The class of the other backend that takes the properties, where those of the
+// one that is asked for lack some; NULL: there is none.
+static const struct pen_module_class *
+fits_elsewhere(struct stk_resolver *r, const struct reading *what,
+               const struct stk_option *options, size_t count,
+               const struct pen_issues *told)
+{
+    const struct pen_issue *is;
+    bool lacks = false;
+    for (size_t i = 0; told && (is = pen_issues_get(told, i)); i++)
+        lacks = lacks || strcmp(is->code, "E200") == 0;
+    for (size_t i = 0; lacks && i < what->class_count; i++) {
+        const struct pen_module_class *cls = what->classes[i];
+        struct stk_option option;
+        if (is_listed(options, count, cls))
+            continue;
+        struct pen_issues *other = try_class(r, what, cls, &option);
+        const bool fits = errors_in(other) == 0;
+        pen_issues_destroy(&other);
+        if (fits)
+            return cls;
+    }
+    return NULL;
+}
+
+// Only the backend stands against the other properties.
+static void wrong_backend(struct stk_resolver *r, const struct reading *what,
+                          const struct pen_module_class *cls)
+{
+    const bool cpu = stk_class_backend(cls) == STK_BACKEND_CPU;
+    const char *pointer = prop_pointer(r, what->desc, "backend");
+    if (pointer)
+        stk_resolver_error(
+            r, "E206", pointer,
+            cpu ? "\"backend\": \"cpu\"" : "\"backend\": \"cuda\"",
+            "with these properties %s is %s, which works on %s; the backend "
+            "\"%s\" contradicts that",
+            what->desc->type, cls->name, cpu ? "the CPU" : "the CUDA device",
+            cpu ? "cuda" : "cpu");
+    else
+        stk_issues_fail(r->issues);
+}
+
 // No class takes the properties: that is told of the one which comes nearest.
 // Where each lacks what another has, one alone would not explain it.
 static void no_option(struct stk_resolver *r, struct pen_issues *const *told,
@@ -537,6 +590,7 @@ static void no_option(struct stk_resolver *r, struct pen_issues *const *told,
 // Every class that takes the properties is an option; warnings that are the
 // same for several are told once.
 static void choose_options(struct stk_resolver *r, struct stk_node *node,
+                           const struct reading *what,
                            struct stk_option *options,
                            struct pen_issues *const *told, size_t count)
 {
@@ -547,7 +601,12 @@ static void choose_options(struct stk_resolver *r, struct stk_node *node,
             best = i;
     }
     if (errors_in(told[best])) {
-        no_option(r, told, count, best);
+        const struct pen_module_class *other =
+            fits_elsewhere(r, what, options, count, told[best]);
+        if (other)
+            wrong_backend(r, what, other);
+        else
+            no_option(r, told, count, best);
         take_options(node, &options[best], 1);
         return;
     }
@@ -598,7 +657,7 @@ static void resolve_generic(struct stk_resolver *r, struct stk_node *node,
     }
     for (size_t i = 0; i < count; i++)
         told[i] = try_class(r, &what, list[i], &options[i]);
-    choose_options(r, node, options, told, count);
+    choose_options(r, node, &what, options, told, count);
     for (size_t i = 0; i < count; i++)
         pen_issues_destroy(&told[i]);
 }

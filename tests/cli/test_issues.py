@@ -113,6 +113,15 @@ def backend_can_only_be_where_there_is_a_choice(folder):
     check(folder, with_middle('{ "type": "JpegDecode", "props": '
                               '{ "backend": "cuda" } }'),
           "E206", 7, 45, "/modules/m/props/backend", "ImageDecoderCV")
+    # A repair that can be pasted where only the other backend has a property.
+    text = with_middle('{ "type": "ColorConvert", "props": '
+                       '{ "conversionType": "RGB_TO_MONO", '
+                       '"backend": "cuda" } }')
+    check(folder, text, "E206", 7, 80, "/modules/m/props/backend",
+          '"backend": "cpu"')
+    result = penstock("validate",
+                      write(folder, text.replace('"cuda"', '"cpu"')))
+    equal(result.returncode, 0, result.stdout)
     for backend in ("cpu", "cuda", "auto"):
         text = with_middle('{ "type": "Blur", "props": { "sigma": 1, '
                            f'"backend": "{backend}" }} }}')

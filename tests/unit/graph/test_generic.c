@@ -379,6 +379,10 @@ PEN_TEST(if_none_fits_the_errors_of_the_nearest_are_told)
                  "width is 0, outside 1..4096 px", "\"width\": 1");
     expect_error("Resize", "", "E205", "/modules/m/props/width",
                  "Resize needs the property width: an integer", "\"width\": 1");
+    // What is missing is there, misspelt: that is told once.
+    expect_error("Resize", "\"widht\":64", "E200", "/modules/m/props/widht",
+                 "Resize has no property widht; did you mean width?",
+                 "\"width\"");
     // A word is looked for among the properties of all classes.
     expect_error("Resize", "\"width\":64,\"fien\":3", "E200",
                  "/modules/m/props/fien",
@@ -386,7 +390,8 @@ PEN_TEST(if_none_fits_the_errors_of_the_nearest_are_told)
     expect_error("Resize", "\"width\":64,\"zoom\":3", "E200",
                  "/modules/m/props/zoom",
                  "Resize has no property zoom; its properties are width, "
-                 "kind, workers, table, fine, queue, onError, backend",
+                 "kind, workers, table, fine, queue, onError, backend, "
+                 "maxWidth, maxHeight",
                  "");
     // Two mistakes for one class and one for the other: those of the other.
     expect_error("Resize", "\"width\":13,\"kind\":\"square\"", "E203",
@@ -457,6 +462,20 @@ PEN_TEST(the_backend_overrides_the_choice)
     expect_error("Resize", "\"width\":8,\"backend\":\"cuda\"", "E202",
                  "/modules/m/props/width", "width is 8, outside 16..65536 px",
                  "\"width\": 16");
+    // But where the other one takes them all, the backend is what is wrong.
+    expect_error("Resize", "\"width\":64,\"fine\":3,\"backend\":\"cpu\"",
+                 "E206", "/modules/m/props/backend",
+                 "with these properties Resize is ScaleCuda, which works on "
+                 "the CUDA device; the backend \"cpu\" contradicts that",
+                 "\"backend\": \"cuda\"");
+    expect_error("Resize", "\"width\":64,\"workers\":3,\"backend\":\"cuda\"",
+                 "E206", "/modules/m/props/backend",
+                 "with these properties Resize is ScaleCpu, which works on "
+                 "the CPU; the backend \"cuda\" contradicts that",
+                 "\"backend\": \"cpu\"");
+    expect_error("Resize", "\"width\":0,\"fine\":3,\"backend\":\"cuda\"",
+                 "E202", "/modules/m/props/width",
+                 "width is 0, outside 16..65536 px", "\"width\": 16");
     expect_error("Resize", "\"width\":64,\"backend\":\"gpu\"", "E203",
                  "/modules/m/props/backend",
                  "backend: \"gpu\" is not one of auto, cpu, cuda",
@@ -644,7 +663,7 @@ PEN_TEST(describe_tells_all_that_the_classes_take)
     expect_json(json_object_get(pin, "mem"),
                 "[\"HOST\",\"HOST_PINNED\",\"CUDA_DEVICE\"]");
     const json_t *rows = json_object_get(d, "properties");
-    assert_int_equal(json_array_size(rows), 5 + 3);
+    assert_int_equal(json_array_size(rows), 5 + 5);
     const json_t *row = named(rows, "width");
     expect_json(json_object_get(row, "min"), "1");
     expect_json(json_object_get(row, "max"), "65536");

@@ -23,12 +23,14 @@ static const char good_file[] =
     "\"CudaMemCopyH2D\"},\"b\":{\"type\":\"GaussianBlur\",\"props\":{"
     "\"sigma\":8.0}},\"g\":{\"type\":\"Blur\",\"props\":{\"sigma\":8,"
     "\"backend\":\"auto\"}},\"p\":{\"type\":\"Split\"},\"m\":{\"type\":"
-    "\"Merge\"},\"n\":{\"type\":\"Merge\"},\"z\":{\"type\":\"StatSink\"},\"w\":{"
+    "\"Merge\"},\"n\":{\"type\":\"Merge\"},\"z\":{\"type\":\"StatSink\"},\"w\":"
+    "{"
     "\"type\":\"FileWriter\",\"props\":{\"path\":\"/tmp/????.raw\"}}},"
     "\"connections\":[{\"from\":\"s/~\\u00e9\",\"to\":\"u\"},{\"from\":\"u\","
     "\"to\":\"b.input\",\"queue\":{\"depth\":2}},{\"from\":\"b\",\"to\":"
     "\"g\"},{\"from\":\"g\",\"to\":\"p\"},{\"from\":\"p\",\"to\":\"m\"},{"
-    "\"from\":\"p\",\"to\":\"m\"},{\"from\":\"m\",\"to\":\"w\"},{\"from\":\"g\","
+    "\"from\":\"p\",\"to\":\"m\"},{\"from\":\"m\",\"to\":\"w\"},{\"from\":"
+    "\"g\","
     "\"to\":\"n\",\"sieve\":false},{\"from\":\"n\",\"to\":\"z\"}]}";
 
 static const char bad_file[] =
@@ -40,7 +42,8 @@ static const char bad_file[] =
     "\"/etc/????.none\"}},\"h\":{\"type\":\"H264Sink\"},\"m\":{\"type\":"
     "\"Merge\"},\"v\":{\"type\":\"Valve\"},\"g\":{\"type\":\"Blur\",\"props\":{"
     "\"zoom\":1,\"kernelSize\":4,\"backend\":\"cuda\"}},\"t\":{\"type\":"
-    "\"Rotate\"}},\"connections\":[{\"from\":\"s\","
+    "\"Rotate\"},\"y\":{\"type\":\"Resize\",\"props\":{\"kernelSize\":3,"
+    "\"backend\":\"cuda\"}}},\"connections\":[{\"from\":\"s\","
     "\"to\":\"h\"},{\"from\":\"ss\",\"to\":\"m.none\"},{\"from\":\"m\",\"to\":"
     "\"m\"},{\"from\":\"v\",\"to\":\"m.input_2\"},{\"from\":\"r\",\"to\":"
     "\"m.input_2\"},{\"from\":\"s\",\"to\":\"v\",\"sieve\":false}]}";
@@ -87,11 +90,30 @@ static void do_work(struct work *w)
     pen_issues_destroy(&issues);
 }
 
+// One of each backend, of which one lacks what the other has.
+static const struct pen_module_class scale_cpu = {
+    TEST_CLASS("ScaleCpu", TRANSFORM),
+    .tags = (const char *const[]){ "function:resize", "backend:cpu", NULL },
+    .inputs = test_host_in,
+    .outputs = test_host_out,
+    .props = test_blur_props,
+    .params_size = sizeof(struct blur_params),
+};
+static const struct pen_module_class scale_cuda = {
+    TEST_CLASS("ScaleCuda", TRANSFORM),
+    .flags = PEN_CLASS_CUDA,
+    .tags = (const char *const[]){ "function:resize", "backend:cuda", NULL },
+    .inputs = test_cuda_in,
+    .outputs = test_cuda_out,
+};
+
 static void sweep(const char *text, enum pen_status expected)
 {
     struct pen_error err = { 0 };
     struct work w = { .registry = test_registry(&err), .text = text };
     assert_non_null(w.registry);
+    assert_int_equal(pen_registry_add(w.registry, &scale_cpu, &err), PEN_OK);
+    assert_int_equal(pen_registry_add(w.registry, &scale_cuda, &err), PEN_OK);
     do_work(&w);
     assert_int_equal(w.status, expected);
     const struct work whole = w;
@@ -192,10 +214,9 @@ static char *schema_json(struct pen_registry *r)
 
 PEN_TEST(texts_are_whole_or_not_there)
 {
-    static char *(*const makers[])(struct pen_registry *) = {
-        describe_text, describe_json, list_json,
-        generic_text,  generic_json,  schema_json
-    };
+    static char *(*const makers[])(
+        struct pen_registry *) = { describe_text, describe_json, list_json,
+                                   generic_text,  generic_json,  schema_json };
     struct pen_error err = { 0 };
     struct pen_registry *r = test_registry(&err);
     for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++) {

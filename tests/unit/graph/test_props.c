@@ -234,6 +234,12 @@ PEN_TEST(an_unknown_property_names_the_nearest_or_all)
     expect_one(BLUR("\"onEror\":\"drop\""), "E200", "/modules/m/props/onEror",
                "GaussianBlur has no property onEror; did you mean onError?",
                "\"onError\"");
+    // The right word twice would be another error.
+    expect_one(BLUR("\"kernelSize\":3,\"sigma\":1,\"kernalSize\":5"), "E200",
+               "/modules/m/props/kernalSize",
+               "GaussianBlur has no property kernalSize, and kernelSize is "
+               "given beside it",
+               "");
     expect_one(BLUR("\"zoom\":3"), "E200", "/modules/m/props/zoom",
                "GaussianBlur has no property zoom; its properties are "
                "kernelSize, sigma, queue, onError, backend, "
@@ -253,6 +259,17 @@ PEN_TEST(a_missing_required_property_is_an_error)
     expect_one(
         SIGNAL_TO_SINK("\"width\":64"), "E205", "/modules/s/props/height",
         "TestSignal needs the property height: an integer", "\"height\": 1");
+    // It is there, misspelt: that is told, and not that it is missing as well.
+    expect_one(SIGNAL_TO_SINK("\"width\":64,\"hieght\":48"), "E200",
+               "/modules/s/props/hieght",
+               "TestSignal has no property hieght; did you mean height?",
+               "\"height\"");
+    // What cannot be had yet, and comments, are no misspellings.
+    struct checked later =
+        check_text(SIGNAL_TO_SINK("\"width\":64,\"fps\":1,\"#height\":48"));
+    assert_int_equal(pen_issues_count(later.issues, PEN_SEVERITY_ERROR), 2);
+    assert_non_null(issue_of(later.issues, "E205"));
+    finish(&later);
     struct checked c = check_text(
         "{\"modules\":{\"s\":{\"type\":\"TestSignal\"},\"k\":{\"type\":"
         "\"StatSink\"}},\"connections\":[{\"from\":\"s\",\"to\":\"k\"}]}");
