@@ -407,11 +407,11 @@ static enum pen_status make_board(struct stk_planner *p, struct stk_board *b,
     }
     b->first[b->states] = (uint16_t)count;
     b->hop = malloc((count + 1) * sizeof(*b->hop));
-    if (!b->hop && st == PEN_OK)
-        st = stk_plan_no_memory(err);
-    for (int v = 0; v < b->states && st == PEN_OK; v++)
+    for (int v = 0; v < b->states && b->hop; v++)
         memcpy(b->hop + b->first[v], d->hop[v], d->hops[v] * sizeof(*b->hop));
     free(d);
+    if (!b->hop && st == PEN_OK)
+        return stk_plan_no_memory(err);
     return st;
 }
 

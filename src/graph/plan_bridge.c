@@ -71,7 +71,7 @@ static enum pen_status explain(struct stk_planner *p,
                                uint32_t *depth, struct pen_error *err)
 {
     struct stk_text reason = { 0 }, serves = { 0 };
-    const struct stk_edge *first = NULL;
+    const struct stk_edge *first = &p->graph->edges[p->out[from->begin]];
     uint32_t count = 0;
     *depth = 1;
     for (uint32_t n = from->begin; n < from->end; n++) {
@@ -81,7 +81,7 @@ static enum pen_status explain(struct stk_planner *p,
         const int served = p->decision.at[p->out[n]];
         if (served < 0 || !below(from->tree, served, at))
             continue;
-        if (!first)
+        if (count == 0)
             first = e;
         if (d > *depth)
             *depth = d;

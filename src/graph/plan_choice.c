@@ -33,7 +33,7 @@ static enum pen_status try_other(struct stk_planner *p, uint32_t node,
                            .cls = n->options[chosen].cls->name };
     const struct stk_ban *bans = p->bans;
     const size_t count = p->ban_count;
-    struct stk_decision other;
+    struct stk_decision other = { 0 };
     p->bans = &ban;
     p->ban_count = 1;
     const enum pen_status st = stk_plan_choose(p, &other, err);

@@ -14,8 +14,8 @@
 #include "plan_labels.h"
 
 enum {
-    // Visits of modules that the search for an optimum may take in all.
-    VISITS = 100000,
+    // What the search for an optimum may take in all: see work_at().
+    MOST_WORK = 400000,
     MOST_FIXED = 64,      // inputs, of one attempt
     FORBIDDEN = 1 << 20,  // bad, of what is not to be had
 };
@@ -84,7 +84,7 @@ static bool make_ends(struct stk_labels *l, const struct stk_variant_pin *pin,
 static enum pen_status tree_behind(struct stk_labels *l,
                                    const struct stk_variant_pin *pin,
                                    uint32_t begin, uint32_t end,
-                                   struct stk_tree *tree, int8_t *at,
+                                   struct stk_tree *tree, int16_t *at,
                                    struct pen_error *err)
 {
     if (!make_ends(l, pin, begin, end))
@@ -162,14 +162,20 @@ static uint32_t best_option(const struct stk_labels *l, uint32_t node,
     return best;
 }
 
+// To divide by: where there are no groups there are no combinations.
+static uint32_t some(uint32_t groups)
+{
+    return groups ? groups : 1;
+}
+
 // The group that input `i` has in a combination.
 static uint32_t group_in(const struct stk_labels *l,
                          const struct stk_spot *spot, uint32_t combo,
                          uint32_t i)
 {
     for (uint32_t k = 0; k < i; k++)
-        combo /= l->edges[spot->edge[k]].groups;
-    return combo % l->edges[spot->edge[i]].groups;
+        combo /= some(l->edges[spot->edge[k]].groups);
+    return combo % some(l->edges[spot->edge[i]].groups);
 }
 
 // Combinations that the search has not excluded.
@@ -212,6 +218,15 @@ static void split(struct stk_labels *l, uint32_t node)
             open_combo(l, spot, c) && stk_value_compare(&rest[c], &nothing) > 0;
 }
 
+// What a pass over a node costs: variants, each of which asks for a tree, and
+// combinations. Boards of many variants are made anew each time.
+static uint64_t work_at(const struct stk_spot *spot)
+{
+    const uint64_t many = spot->variants > 8 ? spot->variants - 8 : 0;
+    return 4 * (uint64_t)(spot->variants + 1) + 200 * many +
+           (uint64_t)spot->combos * spot->inputs / 8;
+}
+
 static enum pen_status backwards(struct stk_labels *l, struct stk_value *bound,
                                  struct pen_error *err)
 {
@@ -220,6 +235,7 @@ static enum pen_status backwards(struct stk_labels *l, struct stk_value *bound,
     for (uint32_t i = p->graph->node_count; i-- > 0;) {
         const uint32_t node = p->sequence[i];
         const struct stk_spot *spot = &l->spots[node];
+        l->work += work_at(spot);
         PEN_TRY(value_variants(l, node, err));
         struct stk_value *table = table_of(l, node);
         for (uint32_t c = 0; c < spot->combos; c++)
@@ -229,7 +245,6 @@ static enum pen_status backwards(struct stk_labels *l, struct stk_value *bound,
         else if (spot->inputs > 1)
             split(l, node);
     }
-    l->visits += p->graph->node_count;
     return PEN_OK;
 }
 
@@ -298,7 +313,7 @@ static enum pen_status settle_pin(struct stk_labels *l, uint32_t node,
             const struct stk_proto *proto = &l->protos[link->first + i];
             const struct stk_label *label =
                 &l->labels[l->edges[edge].first + proto->label];
-            if ((int8_t)proto->state != d->at[edge])
+            if ((int16_t)proto->state != d->at[edge])
                 continue;
             l->chosen[edge] = label->group;
             d->arrives[edge] = label->caps;
@@ -367,7 +382,6 @@ static enum pen_status forwards(struct stk_labels *l, struct stk_decision *d,
         for (uint32_t o = 0; o < g->nodes[node].outputs; o++)
             PEN_TRY(settle_pin(l, node, o, &l->variants[c->variant], d, err));
     }
-    l->visits += g->node_count;
     return PEN_OK;
 }
 
@@ -471,9 +485,15 @@ static enum pen_status both_ways(struct stk_labels *l, struct stk_decision *d,
 // Improve on *best below what is fixed now; *open is the least bound of what
 // was not looked at.
 static enum pen_status branch(struct stk_labels *l, struct stk_decision *best,
+                              const struct stk_value *above,
                               struct stk_value *open, unsigned depth,
                               struct pen_error *err)
 {
+    if (depth && l->work > MOST_WORK) {
+        if (stk_value_compare(above, open) < 0)
+            *open = *above;
+        return PEN_OK;
+    }
     struct stk_decision d;
     enum pen_status st = decision_init(&d, l->planner->graph, err);
     if (st == PEN_OK)
@@ -486,14 +506,14 @@ static enum pen_status branch(struct stk_labels *l, struct stk_decision *best,
     if (st != PEN_OK || as_good(&best->value, &bound) ||
         stk_value_compare(&best->value, &bound) <= 0)
         return st;
-    if (edge < 0 || depth == MOST_FIXED || l->visits > VISITS) {
+    if (edge < 0 || depth == MOST_FIXED) {
         if (stk_value_compare(&bound, open) < 0)
             *open = bound;
         return PEN_OK;
     }
     for (uint32_t g = 0; g < l->edges[edge].groups && st == PEN_OK; g++) {
         l->fixed[edge] = (int32_t)g;
-        st = branch(l, best, open, depth + 1, err);
+        st = branch(l, best, &bound, open, depth + 1, err);
     }
     l->fixed[edge] = -1;
     return st;
@@ -527,7 +547,7 @@ static enum pen_status optimise(struct stk_labels *l, struct stk_decision *out,
 {
     struct stk_value open = { .bad = INT32_MAX };
     *out = (struct stk_decision){ .value = { .bad = INT32_MAX } };
-    enum pen_status st = branch(l, out, &open, 0, err);
+    enum pen_status st = branch(l, out, NULL, &open, 0, err);
     out->bound = stk_value_compare(&open, &out->value) < 0 ? open : out->value;
     out->proven = !l->cut && as_good(&out->value, &out->bound);
     if (st == PEN_OK)
@@ -576,7 +596,7 @@ static enum pen_status value_of(struct stk_labels *l,
                 const struct stk_link *link = &l->links[vp->links + n - begin];
                 for (uint32_t k = 0; k < link->count; k++) {
                     const struct stk_proto *proto = &l->protos[link->first + k];
-                    if ((int8_t)proto->state == d->at[edge])
+                    if ((int16_t)proto->state == d->at[edge])
                         l->chosen[edge] =
                             l->labels[l->edges[edge].first + proto->label]
                                 .group;
@@ -627,13 +647,15 @@ static enum pen_status try_without_device(struct stk_planner *p,
                                           struct stk_decision *best,
                                           struct pen_error *err)
 {
-    struct stk_decision other;
+    struct stk_decision other = { 0 };
     const int64_t once = p->context_share * PLACE_TICKS;
     p->no_device = true;
     const enum pen_status st = choose_once(p, &other, err);
     p->no_device = false;
-    if (st != PEN_OK)
+    if (st != PEN_OK) {
+        stk_decision_finish(&other);
         return st;
+    }
     struct stk_value with = best->value, with_bound = best->bound;
     with.cost = stk_cost_sum(with.cost, once);
     with_bound.cost = stk_cost_sum(with_bound.cost, once);

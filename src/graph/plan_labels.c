@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum {
-    MOST_CASES = 65536,   // of one module
+    MOST_CASES = 16384,   // of one module
+    MOST_VARIANTS = 512,  // of one module
     MOST_LABELS = 60000,  // of one edge
 };
 
@@ -90,7 +91,8 @@ struct attempt {
     uint32_t node;
     const struct stk_node *graph_node;
     const struct stk_option *option;
-    const struct stk_label *label[PEN_MAX_PINS];          // by connected input
+    uint32_t inputs;                                      // connected ones
+    const struct stk_label *label[PEN_MAX_PINS];          // of each
     struct pen_caps in[PEN_MAX_PINS], out[PEN_MAX_PINS];  // by pin
     uint32_t passed;  // homes of the inputs, if they are given as they are
     bool staged;      // some of them must not be pinned
@@ -100,13 +102,12 @@ struct attempt {
 static bool hands_through(const struct attempt *a)
 {
     const struct stk_option *option = a->option;
-    const struct stk_spot *spot = &a->l->spots[a->node];
     if (option->cls->flags & PEN_CLASS_FORWARDS)
         return true;
     return stk_class_copies(option->cls) &&
            !(option->cls->flags & PEN_CLASS_CUDA) &&
            a->graph_node->inputs == 1 && a->graph_node->outputs == 1 &&
-           spot->inputs == 1 &&
+           a->inputs == 1 &&
            (stk_homes_taken(option->out[0].mem, PEN_DMABUF_IMPORT) &
             STK_HOME_BIT(a->label[0]->home));
 }
@@ -128,7 +129,7 @@ static enum pen_status make_caps(struct attempt *a, bool *taken,
         return PEN_OK;
     }
     memset(a->in, 0, sizeof(a->in));
-    for (uint32_t i = 0; i < spot->inputs; i++)
+    for (uint32_t i = 0; i < a->inputs; i++)
         a->in[p->graph->edges[spot->edge[i]].to_pin] =
             p->caps.caps[a->label[i]->caps];
     stk_planner_mould(p, a->graph_node, a->option);
@@ -150,13 +151,13 @@ static int64_t own_cost(struct attempt *a, const uint32_t caps[PEN_MAX_PINS])
     const bool cuda = option->cls->flags & PEN_CLASS_CUDA;
     uint64_t in = 0, out = 0;
     int64_t ns = 0, ticks;
-    for (uint32_t i = 0; i < spot->inputs; i++)
+    for (uint32_t i = 0; i < a->inputs; i++)
         if (stk_reads(option->cls,
                       &option->in[p->graph->edges[spot->edge[i]].to_pin]))
             in += p->caps.bytes[a->label[i]->caps];
     for (uint32_t o = 0; o < a->graph_node->outputs; o++)
         out += p->caps.bytes[caps[o]];
-    if (!a->passed && stk_class_copies(option->cls) && spot->inputs == 1 &&
+    if (!a->passed && stk_class_copies(option->cls) && a->inputs == 1 &&
         a->graph_node->inputs == 1 && a->graph_node->outputs == 1) {
         uint32_t declared;
         stk_option_roots(p, option, 0, &declared);
@@ -278,6 +279,10 @@ static uint32_t find_variant(struct stk_labels *l, struct stk_spot *spot,
         if (o == outputs)
             return spot->first_variant + i;
     }
+    if (spot->variants == MOST_VARIANTS) {
+        l->cut = true;
+        return STK_CASE_REFUSED;
+    }
     if (!RESERVE(l, variants, variant, 1) || !RESERVE(l, pins, pin, outputs))
         return STK_CASE_UNTAKEN;
     l->variants[l->variant_count] = (struct stk_variant){ .pin = l->pin_count };
@@ -309,7 +314,7 @@ static enum pen_status try_option(struct attempt *a, struct stk_case *out,
     if (!taken)
         return PEN_OK;
     const bool passes = hands_through(a);
-    for (uint32_t i = 0; i < spot->inputs; i++) {
+    for (uint32_t i = 0; i < a->inputs; i++) {
         if (passes)
             a->passed |= STK_HOME_BIT(a->label[i]->home);
         a->staged = a->staged || a->label[i]->staged;
@@ -328,7 +333,7 @@ static enum pen_status try_option(struct attempt *a, struct stk_case *out,
     }
     a->through = !passes && stk_node_lets_through(
                                 a->option->cls, a->graph_node->inputs, outputs,
-                                spot->inputs ? &a->in[0] : NULL, &a->out[0]);
+                                a->inputs ? &a->in[0] : NULL, &a->out[0]);
     for (uint32_t o = 0; o < outputs; o++)
         if (!make_pin(a, o, caps[o], &pins[o]))
             return PEN_OK;
@@ -577,34 +582,103 @@ static void group_labels(struct stk_labels *l, uint32_t edge, bool homes)
     }
 }
 
-// The combinations of labels at the inputs of a node, as far as they are not
-// too many.
-static void count_combos(struct stk_labels *l, uint32_t node)
+// How many other inputs of a node may get frames of the same formats.
+static uint32_t companions(const struct stk_labels *l,
+                           const struct stk_spot *spot, uint32_t input,
+                           const struct stk_label *label)
+{
+    const struct stk_caps_table *t = &l->planner->caps;
+    const uint32_t mask = stk_caps_mask(&t->caps[label->caps]);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < spot->inputs; i++) {
+        const struct stk_edge_labels *e = &l->edges[spot->edge[i]];
+        bool found = i == input;
+        for (uint32_t k = 0; k < e->count && !found; k++)
+            found =
+                stk_caps_mask(&t->caps[l->labels[e->first + k].caps]) == mask;
+        count += found;
+    }
+    return count;
+}
+
+struct rank {
+    uint32_t score, group;
+};
+
+static int better_first(const void *left, const void *right)
+{
+    const struct rank *a = left, *b = right;
+    if (a->score != b->score)
+        return a->score > b->score ? -1 : 1;
+    return (a->group > b->group) - (a->group < b->group);
+}
+
+// Number the groups of an input so that those come first with which the others
+// can go along: the rest will be left out.
+static bool rank_groups(struct stk_labels *l, const struct stk_spot *spot,
+                        uint32_t input)
+{
+    struct stk_edge_labels *e = &l->edges[spot->edge[input]];
+    struct stk_label *list = l->labels + e->first;
+    struct rank *rank = calloc((size_t)e->groups + 1, sizeof(*rank));
+    uint32_t *number = calloc((size_t)e->groups + 1, sizeof(*number));
+    const bool ok = rank && number;
+    for (uint32_t i = 0; i < e->count && ok; i++)
+        rank[list[i].group] =
+            (struct rank){ companions(l, spot, input, &list[i]),
+                           list[i].group };
+    if (ok)
+        qsort(rank, e->groups, sizeof(*rank), better_first);
+    for (uint32_t g = 0; g < e->groups && ok; g++)
+        number[rank[g].group] = g;
+    for (uint32_t i = 0; i < e->count && ok; i++)
+        list[i].group = (uint16_t)number[list[i].group];
+    free(rank);
+    free(number);
+    return ok;
+}
+
+static uint64_t count_cases(const struct stk_labels *l,
+                            const struct stk_spot *spot, uint32_t options)
+{
+    uint64_t product = options;
+    for (uint32_t i = 0; i < spot->inputs && product; i++) {
+        product *= l->edges[spot->edge[i]].groups;
+        if (product > UINT32_MAX)
+            return UINT32_MAX;
+    }
+    return product;
+}
+
+// The combinations of labels at the inputs of a node. Of too many some are left
+// out: groups of the input that has most.
+static enum pen_status count_combos(struct stk_labels *l, uint32_t node,
+                                    struct pen_error *err)
 {
     struct stk_spot *spot = &l->spots[node];
     const struct stk_node *n = &l->planner->graph->nodes[node];
-    bool homes = false;
+    bool homes = false, ranked = false;
     for (uint32_t k = 0; k < n->option_count; k++)
         homes = homes || minds_homes(&n->options[k]);
     for (uint32_t i = 0; i < spot->inputs; i++)
         group_labels(l, spot->edge[i], homes);
-    for (;;) {
-        uint64_t product = n->option_count;
+    uint64_t cases = count_cases(l, spot, n->option_count);
+    while (cases > MOST_CASES) {
         uint32_t most = 0;
         for (uint32_t i = 0; i < spot->inputs; i++) {
-            const uint32_t groups = l->edges[spot->edge[i]].groups;
-            product *= groups;
-            if (groups > l->edges[spot->edge[most]].groups)
+            if (!ranked && !rank_groups(l, spot, i))
+                return stk_plan_no_memory(err);
+            if (l->edges[spot->edge[i]].groups >
+                l->edges[spot->edge[most]].groups)
                 most = i;
         }
-        if (product <= MOST_CASES) {
-            spot->combos =
-                n->option_count ? (uint32_t)(product / n->option_count) : 0;
-            return;
-        }
+        ranked = true;
         l->cut = true;
-        l->edges[spot->edge[most]].groups /= 2;
+        l->edges[spot->edge[most]].groups--;
+        cases = count_cases(l, spot, n->option_count);
     }
+    spot->combos = n->option_count ? (uint32_t)(cases / n->option_count) : 0;
+    return PEN_OK;
 }
 
 static const struct stk_label *label_of_group(const struct stk_labels *l,
@@ -621,14 +695,16 @@ static enum pen_status make_cases(struct stk_labels *l, uint32_t node,
 {
     struct stk_spot *spot = &l->spots[node];
     const struct stk_node *n = &l->planner->graph->nodes[node];
-    struct attempt a = { .l = l, .node = node, .graph_node = n };
+    struct attempt a = {
+        .l = l, .node = node, .graph_node = n, .inputs = spot->inputs
+    };
     spot->first_case = l->case_count;
     spot->first_variant = l->variant_count;
     if (!RESERVE(l, cases, case, spot->combos * n->option_count))
         return stk_plan_no_memory(err);
     for (uint32_t c = 0; c < spot->combos; c++) {
         uint32_t rest = c, takers = UINT32_MAX;
-        for (uint32_t i = 0; i < spot->inputs; i++) {
+        for (uint32_t i = 0; i < a.inputs; i++) {
             const uint32_t groups = l->edges[spot->edge[i]].groups;
             a.label[i] = label_of_group(l, spot->edge[i], rest % groups);
             takers &= a.label[i]->takers;
@@ -754,7 +830,7 @@ enum pen_status stk_labels_init(struct stk_labels *l, struct stk_planner *p,
     look_behind(l);
     for (uint32_t i = 0; i < g->node_count; i++) {
         const uint32_t node = p->sequence[i];
-        count_combos(l, node);
+        PEN_TRY(count_combos(l, node, err));
         PEN_TRY(make_cases(l, node, err));
         PEN_TRY(link_node(l, node, err));
     }

@@ -75,8 +75,8 @@ struct stk_labels {
     struct stk_offer *offers;
     uint32_t offer_room;
     struct stk_end *ends;
-    int8_t *at;
-    uint32_t visits;
+    int16_t *at;
+    uint64_t work;
 };
 
 // Errors: PEN_E_NOMEM. To be finished in any case.

@@ -170,7 +170,7 @@ struct stk_search;
 PEN_NODISCARD enum pen_status
 stk_search_tree(struct stk_planner *p, const struct stk_board_key *key,
                 uint32_t roots, const struct stk_end *ends, uint32_t count,
-                struct stk_tree *out, int8_t *at, struct pen_error *err);
+                struct stk_tree *out, int16_t *at, struct pen_error *err);
 void stk_search_finish(struct stk_search **s);
 
 // --- bridges that can be had (plan_template.c) -------------------------------

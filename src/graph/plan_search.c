@@ -31,7 +31,7 @@ struct price {
 // Ends that are alike: a piece of the prices.
 struct kind {
     uint32_t first, count, times;
-    int8_t at;  // where it is served
+    int16_t at;  // where it is served
 };
 
 enum pick_kind { PICK_NONE, PICK_HERE, PICK_HOP, PICK_SPLIT };
@@ -46,7 +46,7 @@ struct solved {
     int64_t cost, bound;
     unsigned steps;
     uint8_t step[PLACE_STATES][2];
-    int8_t *at;         // by kind
+    int16_t *at;        // by kind
     struct kind *kind;  // as asked
     struct price *price;
 };
@@ -263,7 +263,7 @@ static void keep(struct stk_search *s, unsigned set, int v, uint32_t base)
         const struct pick pick = s->pick[set][v];
         switch ((enum pick_kind)pick.kind) {
         case PICK_HERE:
-            s->kind[base + (uint32_t)__builtin_ctz(set)].at = (int8_t)v;
+            s->kind[base + (uint32_t)__builtin_ctz(set)].at = (int16_t)v;
             return;
         case PICK_HOP:
             if (!s->in_tree[pick.arg])
@@ -357,7 +357,7 @@ static bool all_at_root(struct stk_search *s, int root)
             return false;
     }
     for (uint32_t n = 0; n < s->kinds; n++)
-        s->kind[n].at = (int8_t)root;
+        s->kind[n].at = (int16_t)root;
     return true;
 }
 
@@ -415,7 +415,8 @@ static struct solved *remember(struct stk_search *s, uint32_t hash,
     const size_t prices = s->prices * sizeof(struct price);
     if (s->remembered == MEMO_LIMIT)
         forget(s);
-    struct solved *m = malloc(sizeof(*m) + prices + kinds + s->kinds);
+    struct solved *m =
+        malloc(sizeof(*m) + prices + kinds + s->kinds * sizeof(int16_t));
     if (!m)
         return NULL;
     *m = (struct solved){
@@ -427,7 +428,7 @@ static struct solved *remember(struct stk_search *s, uint32_t hash,
         .price = (struct price *)(m + 1),
     };
     m->kind = (struct kind *)(m->price + s->prices);
-    m->at = (int8_t *)(m->kind + s->kinds);
+    m->at = (int16_t *)(m->kind + s->kinds);
     memcpy(m->price, s->price, prices);
     memcpy(m->kind, s->kind, kinds);
     uint32_t at = hash % MEMO_SLOTS;
@@ -504,7 +505,7 @@ static void take_tree(struct stk_tree *out, const struct solved *m)
 static enum pen_status from_root(struct stk_search *s, struct stk_board *b,
                                  enum stk_home home, const struct stk_end *ends,
                                  uint32_t count, struct stk_tree *out,
-                                 int8_t *at, struct pen_error *err)
+                                 int16_t *at, struct pen_error *err)
 {
     struct stk_reach none;
     const struct stk_reach *reach =
@@ -515,7 +516,7 @@ static enum pen_status from_root(struct stk_search *s, struct stk_board *b,
         return stk_plan_no_memory(err);
     out->root = root;
     out->bound = out->value;
-    if (!all_at_root(s, root)) {
+    if (!all_at_root(s, root) && b) {
         m = solve(s, b, reach, root);
         if (!m)
             return stk_plan_no_memory(err);
@@ -572,7 +573,7 @@ static bool root_is_best(const struct stk_end *ends, uint32_t count,
 enum pen_status stk_search_tree(struct stk_planner *p,
                                 const struct stk_board_key *key, uint32_t roots,
                                 const struct stk_end *ends, uint32_t count,
-                                struct stk_tree *out, int8_t *at,
+                                struct stk_tree *out, int16_t *at,
                                 struct pen_error *err)
 {
     struct stk_search *s = p->search;

@@ -136,8 +136,7 @@ void stk_plan_stage_tell(struct stk_planner *p, const struct stk_stage *stage)
             "`%s.%s` is not pinned: HOST_PINNED memory would need %s, the "
             "budget is %s; the CPU copies %s a frame in `%s`, %lld us a frame",
             from->id, from->cls->outputs[e->from_pin].name, needed, budget,
-            frame, node->id,
-            (long long)(node->cost_ns / 1000 + (node->cost_ns % 1000 > 0)));
+            frame, node->id, (long long)((node->cost_ns + 999) / 1000));
     }
 
     // Where the pool was a conversion's, another way may need no copy.

@@ -585,6 +585,28 @@ static enum pen_status check_budgets(struct stk_planner *p,
     return p->errors ? refuse(p, err) : PEN_OK;
 }
 
+// Modules whose pictures have sizes that are not known and not those of what
+// they get.
+static unsigned open_sizes(const struct pen_plan *plan)
+{
+    unsigned count = 0;
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        const struct stk_plan_node *node = &plan->nodes[n];
+        bool own = true, open = false;
+        for (uint32_t i = 0; i < node->inputs && own; i++) {
+            if (node->in_edge[i] < 0)
+                continue;
+            const struct pen_caps *caps = &plan->edges[node->in_edge[i]].caps;
+            own = !stk_caps_mask(caps) || caps->width > 0;
+        }
+        for (uint32_t o = 0; o < node->outputs; o++)
+            open = open || (stk_caps_mask(&node->output[o].caps) &&
+                            node->output[o].caps.width <= 0);
+        count += own && open;
+    }
+    return count;
+}
+
 static void set_optimal(struct stk_planner *p)
 {
     struct pen_plan *plan = p->plan;
@@ -594,6 +616,9 @@ static void set_optimal(struct stk_planner *p)
     // keep a budget was not looked for.
     plan->optimal =
         p->decision.proven && p->foreseen && !p->staged && !p->host_first;
+    // All sizes were taken to grow together.
+    if (plan->optimal && p->caps.sized && open_sizes(plan) > 1)
+        plan->optimal = plan->node_count == p->graph->node_count && !p->generic;
     plan->gap_loss = bound->bad != value->bad || bound->loss != value->loss;
     plan->gap_ns = value->cost / PLACE_TICKS - bound->cost / PLACE_TICKS;
 }

@@ -229,7 +229,7 @@ struct stk_decision {
     struct stk_tree **tree;
     struct stk_arena trees;
     struct stk_board_key *key;
-    int8_t *at;         // by edge of the graph: the state at which it is served
+    int16_t *at;        // by edge of the graph: the state at which it is served
     bool *amiss;        // the consumer does not take that
     uint32_t *arrives;  // and the caps that are expected there
     struct stk_value value, bound;
