@@ -287,7 +287,7 @@ static enum pen_status settle_pin(struct stk_labels *l, uint32_t node,
 {
     const struct stk_planner *p = l->planner;
     const struct stk_variant_pin *vp = &l->pins[v->pin + pin];
-    struct stk_tree tree;
+    struct stk_tree tree = { 0 };
     uint32_t begin, end;
     pin_range(p, node, pin, &begin, &end);
     for (uint32_t n = begin; n < end; n++)

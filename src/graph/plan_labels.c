@@ -523,6 +523,51 @@ static enum pen_status link_edge(struct stk_labels *l, uint32_t edge,
     return link->count ? PEN_OK : serve_amiss(l, edge, vp, &demand, link, err);
 }
 
+// Whether two consumers of one output take the same.
+static bool asks_alike(const struct stk_planner *p, uint32_t a, uint32_t b)
+{
+    const struct stk_edge *left = &p->graph->edges[a];
+    const struct stk_edge *right = &p->graph->edges[b];
+    const struct stk_node *x = &p->graph->nodes[left->to];
+    const struct stk_node *y = &p->graph->nodes[right->to];
+    if (left->from_pin != right->from_pin || x->option_count != 1 ||
+        y->option_count != 1 || x->options[0].cls != y->options[0].cls ||
+        p->ban_count)
+        return false;
+    const struct pen_pin_set *in = &x->options[0].in[left->to_pin];
+    const struct pen_pin_set *other = &y->options[0].in[right->to_pin];
+    return in->kinds == other->kinds && in->mem == other->mem &&
+           in->formats == other->formats &&
+           stk_wanted_mems(p, &x->options[0], x->outputs, left->to_pin) ==
+               stk_wanted_mems(p, &y->options[0], y->outputs, right->to_pin) &&
+           x->options[0].out[0].mem == y->options[0].out[0].mem;
+}
+
+// An edge not far before number `n` whose consumer takes the same, or `n`.
+static uint32_t earlier_alike(const struct stk_planner *p,
+                              const uint32_t *edges, uint32_t n)
+{
+    enum { FAR = 16 };
+    for (uint32_t back = 1; back <= n && back <= FAR; back++)
+        if (asks_alike(p, edges[n - back], edges[n]))
+            return n - back;
+    return n;
+}
+
+static enum pen_status copy_labels(struct stk_labels *l, uint32_t from,
+                                   uint32_t to, struct pen_error *err)
+{
+    const uint32_t count = l->edges[from].count;
+    if (!RESERVE(l, labels, label, count))
+        return stk_plan_no_memory(err);
+    if (count)
+        memcpy(l->labels + l->label_count, l->labels + l->edges[from].first,
+               count * sizeof(*l->labels));
+    l->label_count += count;
+    l->edges[to].count = count;
+    return PEN_OK;
+}
+
 static enum pen_status link_node(struct stk_labels *l, uint32_t node,
                                  struct pen_error *err)
 {
@@ -544,16 +589,23 @@ static enum pen_status link_node(struct stk_labels *l, uint32_t node,
         return stk_plan_no_memory(err);
     l->link_count += spot->variants * edges;
     // Edge by edge, so that the labels of one are together.
+    const uint32_t links = l->link_count - spot->variants * edges;
     for (uint32_t n = 0; n < edges; n++) {
         const uint32_t edge = p->out[p->first[node] + n];
         const uint32_t pin = p->graph->edges[edge].from_pin;
         l->edges[edge].first = l->label_count;
+        const uint32_t like = earlier_alike(p, p->out + p->first[node], n);
+        if (like < n) {
+            PEN_TRY(copy_labels(l, p->out[p->first[node] + like], edge, err));
+            for (uint32_t i = 0; i < spot->variants; i++)
+                l->links[links + i * edges + n] =
+                    l->links[links + i * edges + like];
+            continue;
+        }
         for (uint32_t i = 0; i < spot->variants; i++) {
             const struct stk_variant *v = &l->variants[spot->first_variant + i];
-            PEN_TRY(link_edge(
-                l, edge, &l->pins[v->pin + pin],
-                &l->links[l->link_count - (spot->variants - i) * edges + n],
-                err));
+            PEN_TRY(link_edge(l, edge, &l->pins[v->pin + pin],
+                              &l->links[links + i * edges + n], err));
         }
     }
     return PEN_OK;
@@ -572,8 +624,10 @@ static bool alike(const struct stk_label *a, const struct stk_label *b,
 static void group_labels(struct stk_labels *l, uint32_t edge, bool homes)
 {
     struct stk_edge_labels *e = &l->edges[edge];
-    struct stk_label *list = e->count ? &l->labels[e->first] : NULL;
     e->groups = 0;
+    if (!l->labels)
+        return;
+    struct stk_label *list = &l->labels[e->first];
     for (uint32_t i = 0; i < e->count; i++) {
         uint32_t k = 0;
         while (k < i && !alike(&list[k], &list[i], homes))
@@ -681,13 +735,16 @@ static enum pen_status count_combos(struct stk_labels *l, uint32_t node,
     return PEN_OK;
 }
 
+static const struct stk_label no_label;
+
 static const struct stk_label *label_of_group(const struct stk_labels *l,
                                               uint32_t edge, uint32_t group)
 {
-    const struct stk_label *label = &l->labels[l->edges[edge].first];
-    while (label->group != group)
-        label++;
-    return label;
+    const struct stk_edge_labels *e = &l->edges[edge];
+    for (uint32_t i = 0; l->labels && i < e->count; i++)
+        if (l->labels[e->first + i].group == group)
+            return &l->labels[e->first + i];
+    return &no_label;
 }
 
 static enum pen_status make_cases(struct stk_labels *l, uint32_t node,
@@ -698,6 +755,8 @@ static enum pen_status make_cases(struct stk_labels *l, uint32_t node,
     struct attempt a = {
         .l = l, .node = node, .graph_node = n, .inputs = spot->inputs
     };
+    for (uint32_t i = 0; i < PEN_MAX_PINS; i++)
+        a.label[i] = &no_label;
     spot->first_case = l->case_count;
     spot->first_variant = l->variant_count;
     if (!RESERVE(l, cases, case, spot->combos * n->option_count))

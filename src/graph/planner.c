@@ -620,7 +620,9 @@ static void set_optimal(struct stk_planner *p)
     if (plan->optimal && p->caps.sized && open_sizes(plan) > 1)
         plan->optimal = plan->node_count == p->graph->node_count && !p->generic;
     plan->gap_loss = bound->bad != value->bad || bound->loss != value->loss;
-    plan->gap_ns = value->cost / PLACE_TICKS - bound->cost / PLACE_TICKS;
+    plan->gap_ns = plan->gap_loss
+                       ? 0
+                       : value->cost / PLACE_TICKS - bound->cost / PLACE_TICKS;
 }
 
 static void set_once(struct pen_plan *plan)

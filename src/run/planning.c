@@ -317,7 +317,7 @@ enum pen_status stk_pipeline_plan_it(struct pen_pipeline *p,
     p->plan = NULL;
     const enum pen_status st =
         plan_once(p, desc, registry, &plan, true, issues, err);
-    if (st == PEN_OK && !same_modules(before, p->plan))
+    if (st == PEN_OK && p->plan && !same_modules(before, p->plan))
         pen_log_write(&p->log, PEN_LOG_INFO, "pen.run",
                       "with what %s has the plan is another one than that for "
                       "profile %s alone",

@@ -228,8 +228,7 @@ PEN_TEST(a_pool_is_one_thing_and_the_second_gets_a_copy)
     while (strcmp(copy->type, "MemTypeConversion") != 0)
         copy++;
     // Read and written once, by one thread.
-    assert_int_equal(copy->cost_ns,
-                     rate_of(w.plan, 2 * 192 * 48));
+    assert_int_equal(copy->cost_ns, rate_of(w.plan, 2 * 192 * 48));
     world_finish(&w);
 
     // The same where device memory could be exported: the sink may want to map

@@ -2,6 +2,7 @@
 
 #include "alloc_fail.h"
 #include "planner_world.h"
+#include "world_resize.h"
 
 unsigned world_negotiated, world_probed;
 struct pen_probe world_probe;
@@ -217,11 +218,10 @@ static const char *const rich = PIPE(
     TO("s", "p") "," TO("p", "g") "," TO("g", "h") "," TO("h", "g2") "," TO(
         "g2", "k") "," TO("u", "v") "," TO("p", "x"));
 
-PEN_TEST(a_plan_unwinds_from_every_failed_allocation)
+// Make every allocation of a plan fail once; there are more than `least`.
+static void sweep(struct world *w, const struct pen_plan_params *params,
+                  unsigned least)
 {
-    struct world w;
-    json_set_alloc_funcs(malloc, free);
-    world_plan(&w, rich);
     for (unsigned nth = 1;; nth++) {
         struct pen_plan *plan = NULL;
         struct pen_error err = { 0 };
@@ -229,7 +229,7 @@ PEN_TEST(a_plan_unwinds_from_every_failed_allocation)
         assert_non_null(issues);
         pen_alloc_fail_arm(nth, false);
         const enum pen_status st =
-            pen_plan_create(w.desc, w.registry, NULL, &plan, issues, &err);
+            pen_plan_create(w->desc, w->registry, params, &plan, issues, &err);
         const bool fired = pen_alloc_fail_disarm();
         if (st != PEN_OK) {
             if (st != PEN_E_NOMEM)
@@ -241,13 +241,44 @@ PEN_TEST(a_plan_unwinds_from_every_failed_allocation)
         pen_issues_destroy(&issues);
         if (!fired) {
             assert_int_equal(st, PEN_OK);
-            assert_true(nth > 50);
+            assert_true(nth > least);
             break;
         }
         if (st != PEN_E_NOMEM)
             fail_msg("allocation %u failed without a word", nth);
     }
+}
+
+PEN_TEST(a_plan_unwinds_from_every_failed_allocation)
+{
+    struct world w;
+    json_set_alloc_funcs(malloc, free);
+    world_plan(&w, rich);
+    sweep(&w, NULL, 50);
     world_finish(&w);
+}
+
+// With and without a device, for sizes from tiny to huge, and what the other
+// class would cost.
+PEN_TEST(a_choice_of_classes_unwinds_from_every_failed_allocation)
+{
+    // clang-format off
+    static const char *const text =
+        PIPE(MOD("s", "Source", "'width': 0, 'height': 0") ","
+             MOD("r", "Resize", RGB) "," MOD("k", "Sink", RGB),
+             TO("s", "r") "," TO("r", "k"));
+    // clang-format on
+    const struct pen_plan_params params = { .frames = 1000 };
+    struct world w;
+    json_set_alloc_funcs(malloc, free);
+    world_extra[0] = &resize_cpu;
+    world_extra[1] = &resize_cuda;
+    world_plan_with(&w, text, &params, NULL);
+    assert_int_equal(w.status, PEN_OK);
+    assert_true(world_node(&w, "r")->choice[0]);
+    sweep(&w, &params, 100);
+    world_finish(&w);
+    world_extra[0] = world_extra[1] = NULL;
 }
 
 PEN_TEST(texts_and_drawings_are_whole_or_not_there)
@@ -314,9 +345,11 @@ PEN_TEST(settling_unwinds_from_every_failed_allocation)
     world_finish(&w);
 }
 
-PEN_TEST_MAIN(PEN_CASE(work_grows_in_line_with_the_graph),
-              PEN_CASE(settling_touches_only_what_lies_behind),
-              PEN_CASE(settling_leaves_no_marks_for_the_next),
-              PEN_CASE(a_plan_unwinds_from_every_failed_allocation),
-              PEN_CASE(texts_and_drawings_are_whole_or_not_there),
-              PEN_CASE(settling_unwinds_from_every_failed_allocation))
+PEN_TEST_MAIN(
+    PEN_CASE(work_grows_in_line_with_the_graph),
+    PEN_CASE(settling_touches_only_what_lies_behind),
+    PEN_CASE(settling_leaves_no_marks_for_the_next),
+    PEN_CASE(a_plan_unwinds_from_every_failed_allocation),
+    PEN_CASE(a_choice_of_classes_unwinds_from_every_failed_allocation),
+    PEN_CASE(texts_and_drawings_are_whole_or_not_there),
+    PEN_CASE(settling_unwinds_from_every_failed_allocation))

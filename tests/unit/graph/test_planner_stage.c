@@ -76,8 +76,7 @@ PEN_TEST(staged_the_output_stays_pageable_and_a_small_ring_is_pinned)
     assert_int_equal(w.plan->h2d_per_frame, 1);
     assert_int_equal(w.plan->h2h_per_frame, 1);
     assert_int_equal(w.plan->h2h_bytes_per_frame, FRAME);
-    assert_int_equal(copy->cost_ns,
-                     rate_of(w.plan, 2 * FRAME));
+    assert_int_equal(copy->cost_ns, rate_of(w.plan, 2 * FRAME));
     assert_non_null(strstr(copy->reason, "over the budget"));
     assert_false(w.plan->optimal);
 
