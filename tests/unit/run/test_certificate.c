@@ -232,7 +232,10 @@ static void compare_memory(const struct run *r, const struct bottleneck *b)
     for (unsigned m = PEN_MEM_HOST; m < PEN_MEM_COUNT; m++) {
         const uint64_t planned = s.memory[m].planned_peak;
         const uint64_t peak = s.memory[m].peak;
-        if (peak > planned || peak < planned - planned / 10)
+        // Blocks that grow do so when a frame needs it: how many of the old
+        // size are left at the end is a matter of time.
+        const bool missed = peak < planned - planned / 10 && !b->grows;
+        if (peak > planned || missed)
             fail_msg("%s: of %s %llu bytes were planned, the peak was %llu",
                      b->name, pen_mem_name((enum pen_mem_type)m),
                      (unsigned long long)planned, (unsigned long long)peak);

@@ -51,7 +51,7 @@ static struct counts counts_of(const char *json, uint32_t frames)
     }
     const struct pen_plan *plan = pen_pipeline_plan(r.p);
     for (uint32_t n = 0; n < plan->node_count; n++) {
-        for (unsigned o = 0; o < PEN_MAX_PINS; o++) {
+        for (unsigned o = 0; o < plan->nodes[n].outputs; o++) {
             const struct stk_plan_output *output = &plan->nodes[n].output[o];
             if (output->mem == PEN_MEM_CUDA_DEVICE)
                 after.blocks += output->blocks;
